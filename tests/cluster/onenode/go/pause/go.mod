@@ -1,0 +1,3 @@
+module octavo.dev/onenode/pause
+
+go 1.26.0
