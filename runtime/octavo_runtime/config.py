@@ -1,0 +1,136 @@
+"""Every flag of `octavo serve`, once: name, type, default, help text. `cli.py` builds its parser from this table, the engine
+process gets it as JSON, and the operator's flags are compared with it by `tests/contract`.
+
+Each flag is also an environment variable: `--max-num-seqs` is `OCTAVO_MAX_NUM_SEQS`; the flag wins.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlparse
+
+T = TypeVar("T")
+
+DEVICES = ("auto", "cpu", "cuda")
+DTYPES = ("auto", "bfloat16", "float32")
+BLOCK_SIZES = ("auto", "16", "32", "64", "128")
+_UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+class ConfigError(ValueError):
+    """A flag has a value that cannot be, or two flags contradict each other. The text names the flag and the remedy."""
+
+
+def parse_bytes(text: str) -> int:
+    """`512Mi`, `2Gi`, `2GiB`, `1000000` as bytes (Kubernetes' suffixes; a trailing B is allowed)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]i|[kMGT])?B?", text.strip())
+    if not match:
+        raise ConfigError(
+            f"'{text}' is not an amount of memory: write bytes or a number with Ki, Mi, Gi or Ti, such as 2Gi"
+        )
+    return int(float(match[1]) * _UNITS[match[2] or ""])
+
+
+def parse_positive(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
+        raise ConfigError(f"'{text}' is not a whole number of at least 1")
+    return int(text)
+
+
+def parse_port(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 65535:
+        raise ConfigError(f"'{text}' is not a port: give a whole number from 1 to 65535")
+    return int(text)
+
+
+def parse_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"'{text}' is not a number of seconds of at least 0")
+    return seconds
+
+
+def option(
+    default: T, help: str, parse: Callable[[str], Any] = str, choices: tuple[str, ...] = ()
+) -> T:  # a dataclass field typed as its value
+    """A field of `ServeConfig` that is also a flag."""
+    field: T = dataclasses.field(default=default, metadata={"help": help, "parse": parse, "choices": choices})
+    return field
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeConfig:
+    """The configuration of one runtime. Values named `auto` or None are settled by the engine, which reports them in `/state`."""
+
+    model: str
+    served_model_name: str | None = option(None, "name that clients give as `model` (default: the file or folder name)")
+    host: str = option("0.0.0.0", "address that the API and the health port listen on")
+    port: int = option(8000, "port of the API", parse_port)
+    health_port: int = option(8001, "port of health, state and metrics, which no request can block", parse_port)
+    run_dir: str | None = option(
+        None, "folder for sockets and shared memory (default: /run/octavo if writable, else a new one)"
+    )
+    drain_timeout: float = option(60.0, "seconds that requests in flight get to finish after SIGTERM", parse_seconds)
+    drain_settle: float = option(
+        0.0,
+        "seconds after SIGTERM during which new requests are still answered (endpoints need them to settle)",
+        parse_seconds,
+    )
+    device: str = option("auto", "where the model runs", choices=DEVICES)
+    dtype: str = option(
+        "auto",
+        "type of weights and KV cache; auto: bfloat16 on GPUs and on CPUs with bf16 instructions",
+        choices=DTYPES,
+    )
+    tensor_parallel_size: int = option(1, "number of GPUs (or CPU ranks) that share the model", parse_positive)
+    block_size: str = option("auto", "tokens in a KV page; auto: 16 on GPUs, 32 on CPUs", choices=BLOCK_SIZES)
+    kv_cache_memory: int | None = option(
+        None,
+        "memory for KV pages, such as 2Gi (default: what the machine or cgroup leaves, at most 4Gi on a CPU)",
+        parse_bytes,
+    )
+    max_model_len: int | None = option(
+        None, "longest prompt and output together, in tokens (default: the model's)", parse_positive
+    )
+    max_num_seqs: int = option(64, "most sequences in one step", parse_positive)
+    max_num_batched_tokens: int = option(
+        512, "most tokens in one step, decodes first, prefill in chunks", parse_positive
+    )
+    max_num_queued_reqs: int = option(1024, "most requests waiting before new ones get 503", parse_positive)
+
+    def __post_init__(self) -> None:
+        if self.port == self.health_port:
+            raise ConfigError(f"--port and --health-port are both {self.port}: give them different ports")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigError(
+                f"--max-num-batched-tokens {self.max_num_batched_tokens} is less than --max-num-seqs {self.max_num_seqs}: "
+                "every running sequence needs a token in a step"
+            )
+
+    @property
+    def model_path(self) -> Path:
+        """The model's file or folder; `file:///…` and plain paths."""
+        return Path(unquote(urlparse(self.model).path)) if self.model.startswith("file://") else Path(self.model)
+
+    @property
+    def model_name(self) -> str:
+        """The name that clients use."""
+        return self.served_model_name or self.model_path.name.removesuffix(".gguf") or self.model
+
+
+def flags() -> list[dataclasses.Field[Any]]:
+    """The fields that are flags, in the order of the table (all but `model`, which is the argument)."""
+    return [field for field in dataclasses.fields(ServeConfig) if "help" in field.metadata]
+
+
+def flag_name(field: dataclasses.Field[Any]) -> str:
+    return "--" + field.name.replace("_", "-")
+
+
+def environment_name(field: dataclasses.Field[Any]) -> str:
+    return "OCTAVO_" + field.name.upper()

@@ -1,0 +1,165 @@
+"""What crosses the border between the API process and the engine process.
+
+MessagePack over a ZeroMQ ROUTER (engine) / DEALER (API) pair on a Unix domain socket. The API process sends `AddRequest`, `Abort`
+and `Call`; the engine answers with one `StepOutputs` a step (never a message a token) and one `Reply` for each `Call`.
+
+The engine ends a sequence on token ids and lengths; the API process ends it on stop strings, drops what was generated past one
+and sends `Abort`. Fields of features that the engine does not have yet are refused by the engine with an `ErrorInfo` that names
+the field, so that the border stays the same when they arrive.
+"""
+
+from typing import Literal
+
+import msgspec
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+RequestKind = Literal["generate", "embed"]
+
+
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the next token is drawn. `temperature` 0 is greedy; `top_p` 1 and `top_k` 0 are off."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+class GrammarSpec(msgspec.Struct, frozen=True):
+    """A grammar that the output must follow, active once the token id `active_after` was generated (at once when None)."""
+
+    kind: Literal["json_schema", "regex", "ebnf"]
+    source: str
+    active_after: int | None = None
+
+
+class AddRequest(msgspec.Struct, frozen=True, tag="add", omit_defaults=True):
+    """One request: `n` sequences that share a prompt. Sequence i draws with `seed + i`.
+
+    `max_tokens` None means: until the context is full. `eos_ids` and `stop_ids` end the sequence from `min_tokens` on; the
+    ending id is part of the output ids, and a stop id is also the `stop_reason`. Lower `priority` comes first. `deadline_s` is
+    counted from arrival at the engine.
+    """
+
+    id: str
+    prompt_ids: list[int]
+    sampling: Sampling
+    seed: int  # 0 … 2**64 - 1
+    kind: RequestKind = "generate"
+    n: int = 1
+    eos_ids: list[int] = []
+    stop_ids: list[int] = []
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    adapter: str | None = None
+    tenant_salt: bytes = b""
+    priority: int = 0
+    deadline_s: float | None = None
+    grammar: GrammarSpec | None = None
+    kv_budget_tokens: int | None = None
+    kv_transfer: None = None
+    embeds: None = None
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort"):
+    """End these requests; their pages return once no submitted step reads them. Unknown ids are ignored."""
+
+    ids: list[str]
+
+
+class Call(msgspec.Struct, frozen=True, tag="call"):
+    """A question that is not a request to generate, such as `info`; answered by the `Reply` with the same id."""
+
+    id: int
+    method: Literal["info"]
+    args: list[int | str] = []
+
+
+class EngineInfo(msgspec.Struct, frozen=True):
+    """What the engine came up with once it is ready: the effective values behind `auto`."""
+
+    model: str
+    dtype: str
+    device: str
+    max_model_len: int  # tokens, prompt and output together
+    block_size: int  # tokens a page
+    num_blocks: int  # usable pages (the sink page is not counted)
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    kv_cache_bytes: int
+    attention_backend: str
+    vocab_size: int
+
+
+class Reply(msgspec.Struct, frozen=True, tag="reply"):
+    """The answer to a `Call`: a result or an error text."""
+
+    id: int
+    result: EngineInfo | None = None
+    error: str | None = None
+
+
+class ErrorInfo(msgspec.Struct, frozen=True):
+    """Why the engine refused or gave up a request.
+
+    `never_fits`: no pool state would admit it (HTTP 400). `queue_full`: try again after `retry_after_s` (503).
+    `unsupported`: a field this engine cannot honour (400). `failed`: the engine broke (500).
+    """
+
+    kind: Literal["never_fits", "queue_full", "unsupported", "failed"]
+    message: str
+    param: str | None = None
+    retry_after_s: int | None = None
+
+
+class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one step gave one sequence (`index` of its request)."""
+
+    id: str
+    token_ids: list[int] = []
+    index: int = 0
+    finish_reason: FinishReason | None = None
+    stop_reason: int | None = None  # the stop id that ended it; None for EOS
+    cached_tokens: int = 0  # prompt tokens that were not computed again; told once, with the first output
+    logprobs: None = None
+    degraded: list[str] = []
+    error: ErrorInfo | None = None
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """The engine's counts after a step. Gauges show the newest; counters add up the `step_*` fields and the totals' differences."""
+
+    running: int
+    waiting: int
+    blocks_total: int
+    blocks_used: int  # referenced by live requests
+    blocks_cached: int  # not referenced, still findable
+    slots_filled: int  # tokens held in referenced pages
+    batch_size: int  # sequences in this step (0 when nothing ran)
+    step_tokens: int  # tokens computed in this step
+    step_prompt_tokens: int  # of these, prompt tokens computed for the first time
+    step_generated_tokens: int
+    busy_s_total: float  # time with a step in flight since start
+    preemptions_total: int
+
+
+class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):
+    """All that a step gave. Also sent with no outputs when an abort changed the counts without a step."""
+
+    step: int
+    outputs: list[Output]
+    stats: Stats
+
+
+ToEngine = AddRequest | Abort | Call
+FromEngine = StepOutputs | Reply
+
+encoder = msgspec.msgpack.Encoder()
+to_engine_decoder: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
+from_engine_decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
