@@ -56,10 +56,10 @@ def parse_seconds(text: str) -> float:
 
 
 def option(
-    default: T, help: str, parse: Callable[[str], Any] = str, choices: tuple[str, ...] = ()
+    default: T, text: str, parse: Callable[[str], Any] = str, choices: tuple[str, ...] = ()
 ) -> T:  # a dataclass field typed as its value
     """A field of `ServeConfig` that is also a flag."""
-    field: T = dataclasses.field(default=default, metadata={"help": help, "parse": parse, "choices": choices})
+    field: T = dataclasses.field(default=default, metadata={"help": text, "parse": parse, "choices": choices})
     return field
 
 
