@@ -29,14 +29,14 @@ NAMES = (*node.NAMES, "containerd", *control_plane.NAMES)
 CONTAINER_LOG_LINKS = Path("/var/log/containers")
 
 
-def up() -> None:
-    """Brings the cluster up; a healthy one is left as it is."""
+def up() -> bool:
+    """Brings the cluster up and returns whether it had to; a healthy one is left as it is."""
     machine.check_supported()
     with _locked():
         if is_healthy():
             registry.ensure(PROCESSES)
-            _say(f"the one-node cluster is up already ({layout.KUBECONFIG})")
-            return
+            print(f"the one-node cluster is up already ({layout.KUBECONFIG})", flush=True)
+            return False
         packages = machine.missing_packages()
         install = Step(f"installing Debian packages: {' '.join(packages)}", partial(machine.install_packages, packages))
         steps = [
@@ -51,7 +51,11 @@ def up() -> None:
             Step(f"declaring {layout.GPU_COUNT} {layout.GPU_RESOURCE}", node.declare_gpus),
         ]
         run_steps(steps)
-        _say(f"the one-node cluster is up: Kubernetes {binaries.KUBERNETES_VERSION}, kubeconfig {layout.KUBECONFIG}")
+        print(
+            f"the one-node cluster is up: Kubernetes {binaries.KUBERNETES_VERSION}, kubeconfig {layout.KUBECONFIG}",
+            flush=True,
+        )
+        return True
 
 
 def down(*, purge: bool = False) -> None:
@@ -72,7 +76,7 @@ def ensure_registry() -> str:
     machine.check_supported()
     with _locked():
         if packages := machine.missing_packages():
-            _say(f"installing Debian packages: {' '.join(packages)}", sys.stderr.fileno())
+            print(f"installing Debian packages: {' '.join(packages)}", file=sys.stderr, flush=True)
             machine.install_packages(packages)
         registry.ensure(PROCESSES)
     return layout.REGISTRY
@@ -139,10 +143,6 @@ def _purge() -> None:
     shutil.rmtree(layout.CONTAINERD_ROOT, ignore_errors=True)
     shutil.rmtree(layout.RUN, ignore_errors=True)
     shutil.rmtree(layout.cache_folder() / "registry", ignore_errors=True)
-
-
-def _say(text: str, descriptor: int = 1) -> None:
-    os.write(descriptor, f"{text}\n".encode())
 
 
 @contextmanager

@@ -142,7 +142,9 @@ def run(*command: str | Path, stdin: str | None = None, check: bool = True, time
 
 def child_environ() -> dict[str, str]:
     """The environment for the cluster's programs: admin tools on PATH, the cluster's addresses past any proxy."""
-    direct = ",".join(["127.0.0.1", "localhost", ".svc", layout.NODE_SUBNET, layout.POD_SUBNET, layout.SERVICE_SUBNET])
+    own = ["127.0.0.1", "localhost", ".svc", layout.NODE_SUBNET, layout.POD_SUBNET, layout.SERVICE_SUBNET]
+    before = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
+    direct = ",".join([*([before] if before else []), *own])
     # A kubeconfig of the user's shell may point at production: nothing here may fall back to it.
     inherited = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "NOTIFY_SOCKET")}
     return {**inherited, "PATH": search_path(), "NO_PROXY": direct, "no_proxy": direct}

@@ -1,0 +1,119 @@
+"""Fixtures of the cluster tier: a real Kubernetes, Octavo installed in it, a namespace for each test, evidence of failures.
+
+Where no cluster is named and none can run here, the tier is skipped with the reason.
+"""
+
+import os
+import uuid
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import evidence, installation
+from tests.cluster.access import Access, resolve
+from tests.cluster.installation import Images
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.onenode.errors import CannotRunHereError
+from tests.cluster.session import session
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker("cluster")
+
+
+@pytest.fixture(scope="session")
+def access(pytestconfig: pytest.Config) -> Iterator[Access]:
+    """The cluster, up; ours is taken down at the end if this session started it."""
+    found = resolve(os.environ)
+    with ExitStack() as stack:
+        with _speaking(pytestconfig):
+            try:
+                stack.enter_context(session(found))
+            except CannotRunHereError as error:
+                pytest.skip(str(error))
+        yield found
+        with _speaking(pytestconfig):
+            stack.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(access: Access) -> Kubectl:
+    """kubectl for the cluster, bound to no namespace."""
+    return Kubectl(access)
+
+
+@pytest.fixture(scope="session")
+def images(access: Access, pytestconfig: pytest.Config) -> Images:
+    """Our images for this tree, in the registry."""
+    with _speaking(pytestconfig):
+        return installation.ensure_images(access)
+
+
+@pytest.fixture(scope="session")
+def octavo(cluster: Kubectl, images: Images) -> Iterator[Kubectl]:
+    """The chart, installed once a session; yields kubectl bound to the operator's namespace."""
+    if cluster.access.is_foreign:
+        installation.check_foreign(cluster)
+    installation.install(cluster, images)
+    yield cluster.within(cluster.access.operator_namespace)
+    installation.uninstall(cluster)
+
+
+@pytest.fixture(scope="session")
+def own_cluster(access: Access) -> None:
+    """For tests that patch nodes, break things or need declared capacity: never on a cluster that is not ours."""
+    if access.is_foreign:
+        pytest.skip(
+            "patches nodes or breaks things: only on the one-node cluster, never on the one OCTAVO_CONTEXT names"
+        )
+
+
+@pytest.fixture
+def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
+    """kubectl bound to a fresh namespace, which goes after the test with all that is in it.
+
+    On a foreign cluster it is the operator's own, the only one that it watches; there the test's services are deleted.
+    """
+    foreign = cluster.access.is_foreign
+    name = cluster.access.operator_namespace if foreign else f"octavo-test-{uuid.uuid4().hex[:8]}"
+    installation.ensure_namespace(cluster, name)
+    yield cluster.within(name)
+    if foreign:
+        cluster.within(name).run("delete", installation.CRD, "--all", timeout_s=120.0)
+    else:
+        cluster.delete("namespace", name, timeout_s=120.0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    kubectl = _fixture(item, "cluster")
+    if report.failed and kubectl is not None:
+        bound = [_fixture(item, name) for name in ("octavo", "namespace")]
+        namespaces = [found.namespace for found in bound if found is not None and found.namespace is not None]
+        folder = evidence.keep(kubectl, item.name, namespaces)
+        report.sections.append(("evidence", f"pod logs, events, component logs: {folder}"))
+    return report
+
+
+def _fixture(item: pytest.Item, name: str) -> Kubectl | None:
+    found = getattr(item, "funcargs", {}).get(name)
+    return found if isinstance(found, Kubectl) else None
+
+
+@contextmanager
+def _speaking(config: pytest.Config) -> Iterator[None]:
+    """Lets through what takes minutes and says how far it is, past pytest's capture."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is None:
+        yield
+        return
+    with capture.global_and_fixture_disabled():
+        print(flush=True)
+        yield

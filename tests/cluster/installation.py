@@ -1,0 +1,103 @@
+"""Our images and the chart on the cluster: built and pushed where they are not yet, installed by helm as a user would."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.access import Access, AccessError
+from tests.cluster.kubectl import Kubectl, run_command
+
+REPOSITORY = Path(__file__).parents[2]
+CHART = REPOSITORY / "charts" / "octavo"
+RELEASE = "octavo"
+CRD = "inferenceservices.serving.octavo.dev"
+OWNED_LABEL = "serving.octavo.dev/checks"
+
+
+@dataclass(frozen=True)
+class Images:
+    operator: str
+    runtime: str
+    runtime_demo: str
+
+
+def ensure_images(access: Access) -> Images:
+    """Builds and pushes what the tree lacks in the registry (seconds where nothing changed); its progress is printed."""
+    environ = {**os.environ, "REGISTRY": access.registry}
+    command = [sys.executable, "-m", "tests.cluster.images"]
+    subprocess.run([*command, "build"], cwd=REPOSITORY, env=environ, check=True)
+    printed = subprocess.run([*command, "tags"], cwd=REPOSITORY, env=environ, check=True, stdout=subprocess.PIPE).stdout
+    references = json.loads(printed)
+    return Images(references["operator"], references["runtime"], references["runtime-demo"])
+
+
+def check_foreign(kubectl: Kubectl) -> None:
+    """Raises `AccessError` where a foreign cluster holds our CRD or namespace and it was not these checks that made it."""
+    namespace = kubectl.access.operator_namespace
+    crd = kubectl.get("customresourcedefinition", CRD)
+    if crd is not None:
+        made_by = crd["metadata"].get("annotations", {}).get("meta.helm.sh/release-namespace")
+        if made_by != namespace:
+            raise AccessError(
+                f"the cluster {kubectl.access.context} has the CRD {CRD} already, installed in namespace {made_by or 'unknown'}: "
+                "use a cluster without Octavo, so that its services stay untouched"
+            )
+    found = kubectl.get("namespace", namespace)
+    if found is not None and OWNED_LABEL not in found["metadata"].get("labels", {}):
+        raise AccessError(
+            f"the cluster {kubectl.access.context} has a namespace {namespace} that is not ours: remove it first"
+        )
+
+
+def ensure_namespace(kubectl: Kubectl, name: str) -> None:
+    """Makes the namespace with the label that says whose it is."""
+    kubectl.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {OWNED_LABEL: "true"}}}
+    )
+
+
+def install(kubectl: Kubectl, images: Images, values: Mapping[str, Any] | None = None) -> None:
+    """Installs or upgrades the chart and waits for the operator; on a foreign cluster namespaced."""
+    namespace = kubectl.access.operator_namespace
+    ensure_namespace(kubectl, namespace)
+    chosen: dict[str, Any] = {
+        "operator": {"image": images.operator},
+        # The image with the small model inside, so that the examples run without a network.
+        "runtime": {"image": images.runtime_demo},
+        **({"watch": {"namespaces": [namespace]}} if kubectl.access.is_foreign else {}),
+        **(values or {}),
+    }
+    helm(
+        kubectl.access,
+        "upgrade",
+        "--install",
+        RELEASE,
+        str(CHART),
+        "--values=-",
+        "--wait",
+        "--timeout=180s",
+        values=chosen,
+    )
+
+
+def uninstall(kubectl: Kubectl) -> None:
+    """Removes the release; on a foreign cluster also the CRD and the namespace, which only these checks made."""
+    helm(kubectl.access, "uninstall", RELEASE, "--ignore-not-found", "--wait", "--timeout=60s")
+    if kubectl.access.is_foreign:
+        kubectl.delete("customresourcedefinition", CRD)
+        kubectl.delete("namespace", kubectl.access.operator_namespace)
+
+
+def helm(access: Access, *words: str, values: Mapping[str, Any] | None = None) -> str:
+    bound = [
+        f"--kubeconfig={access.kubeconfig}",
+        f"--kube-context={access.context}",
+        f"--namespace={access.operator_namespace}",
+    ]
+    stdin = None if values is None else json.dumps(values)
+    return run_command([access.helm, *words, *bound], stdin=stdin, timeout_s=240.0)
