@@ -1,0 +1,104 @@
+"""Whether a live child differs from what is desired, and where. Pure; `kube` applies.
+
+Server-side apply bumps nothing when nothing changes, but it is still a write to the API server and its audit log; an idle operator
+makes none. A child differs where a desired leaf is not live, where our apply entry in `metadata.managedFields` owns a path that
+is no longer desired, or where that entry is missing. Fields that others added are theirs and stay.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from octavo_operator import names
+
+# The API's merge keys of the lists that children have (`x-kubernetes-list-map-keys`); every other list is compared whole.
+_MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "containers": (("name",),),
+    "env": (("name",),),
+    "ownerReferences": (("uid",),),
+    "ports": (("containerPort", "protocol"), ("port", "protocol")),
+    "volumeMounts": (("mountPath",),),
+    "volumes": (("name",),),
+}
+
+
+def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
+    """Paths at which `live` is not as `desired`, such as `spec.template.spec.containers[name=runtime].image`."""
+    owned = _owned_fields(live)
+    if owned is None:
+        return ["metadata.managedFields"]
+    return sorted({*_missing(desired, live, ""), *_stale(owned, desired, "")})
+
+
+def controlled_by(live: Mapping[str, Any], uid: str) -> bool:
+    """Whether the controller of `live` is the object with `uid`."""
+    owners = live["metadata"].get("ownerReferences", ())
+    return any(owner.get("controller") and owner["uid"] == uid for owner in owners)
+
+
+def _owned_fields(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for entry in live["metadata"].get("managedFields", ()):
+        if (entry["manager"], entry["operation"], entry.get("subresource", "")) == (names.FIELD_MANAGER, "Apply", ""):
+            fields: Mapping[str, Any] = entry["fieldsV1"]
+            return fields
+    return None
+
+
+def _missing(desired: Any, live: Any, path: str) -> Iterator[str]:
+    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+        for field, value in desired.items():
+            here = _join(path, field)
+            if field not in live:
+                yield here
+            elif isinstance(value, list) and field in _MERGE_KEYS:
+                yield from _missing_items(field, value, live[field], here)
+            else:
+                yield from _missing(value, live[field], here)
+    elif desired != live:
+        yield path
+
+
+def _missing_items(field: str, desired: list[Any], live: Any, path: str) -> Iterator[str]:
+    for item in desired:
+        keys = next(keys for keys in _MERGE_KEYS[field] if all(key in item for key in keys))
+        wanted = {key: item[key] for key in keys}
+        here = f"{path}[{','.join(f'{key}={value}' for key, value in wanted.items())}]"
+        found = _find(live, wanted)
+        if found is None:
+            yield here
+        else:
+            yield from _missing(item, found, here)
+
+
+def _stale(owned: Mapping[str, Any], desired: Any, path: str) -> Iterator[str]:
+    """Paths of `owned` (a fieldsV1 tree: `f:` field, `k:` list item by keys, `v:` member of a set) that `desired` lacks."""
+    for token, below in owned.items():
+        kind, _, text = token.partition(":")
+        if kind == "f":
+            here = _join(path, text)
+            if not isinstance(desired, Mapping) or text not in desired:
+                yield here
+            else:
+                yield from _stale(below, desired[text], here)
+        elif kind == "k":
+            here = f"{path}[{text}]"
+            item = _find(desired, json.loads(text))
+            if item is None:
+                yield here
+            else:
+                yield from _stale(below, item, here)
+        elif kind == "v" and (not isinstance(desired, Sequence) or json.loads(text) not in desired):
+            yield f"{path}[{text}]"
+
+
+def _find(items: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if not isinstance(items, Sequence):
+        return None
+    for item in items:
+        if isinstance(item, Mapping) and all(item.get(key) == value for key, value in wanted.items()):
+            return item
+    return None
+
+
+def _join(path: str, field: str) -> str:
+    return f"{path}.{field}" if path else field

@@ -1,0 +1,45 @@
+"""The runtime's command line for a service. `tests/contract` compares it with the runtime's own table of flags."""
+
+from octavo_operator import names
+from octavo_operator.service import Service
+
+_DEVICES = {"gpu": "cuda", "cpu": "cpu"}
+
+
+def serve_args(service: Service) -> list[str]:
+    """Arguments of `octavo` that serve the model. What the spec leaves open is left to the runtime."""
+    flags: dict[str, str | int | None] = {
+        "served-model-name": service.served_name,
+        "device": _DEVICES[service.device],
+        "dtype": service.dtype,
+        "tensor-parallel-size": service.tensor,
+        "block-size": service.runtime.block_size,
+        "max-num-seqs": service.runtime.max_num_seqs,
+        "max-num-batched-tokens": service.runtime.max_num_batched_tokens,
+        "max-model-len": service.runtime.max_model_len,
+        "kv-cache-memory": service.runtime.kv_cache_memory,
+        "host": "0.0.0.0",
+        "port": names.API_PORT,
+        "health-port": names.HEALTH_PORT,
+        "run-dir": names.RUN_DIR,
+        "drain-timeout": service.drain_timeout_s,
+    }
+    own = [f"--{name}={value}" for name, value in flags.items() if value is not None]
+    return ["serve", _model(service), *own, *service.runtime.extra_args]
+
+
+def drain_command(service: Service) -> list[str]:
+    """What the pod runs before it stops: it answers while endpoints settle, then refuses, and returns when nothing is in flight."""
+    return [
+        "octavo",
+        "drain",
+        f"--run-dir={names.RUN_DIR}",
+        f"--settle={names.DRAIN_SETTLE_S}",
+        f"--timeout={service.drain_timeout_s}",
+    ]
+
+
+def _model(service: Service) -> str:
+    if service.source.claim:
+        return f"{names.CLAIM_DIR}/{service.source.path}"
+    return f"file://{service.source.path}"

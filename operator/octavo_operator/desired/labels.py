@@ -1,0 +1,49 @@
+"""Labels and metadata of children, once."""
+
+from typing import Any
+
+from octavo_operator import names
+from octavo_operator.service import Key, Service
+
+
+def child_labels(service: Service, component: str) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "octavo-runtime",
+        "app.kubernetes.io/instance": service.key.name,
+        "app.kubernetes.io/component": component,
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.SERVICE_LABEL: service.key.name,
+    }
+
+
+def pod_labels(service: Service) -> dict[str, str]:
+    return {**child_labels(service, "server"), names.SERVING_LABEL: "true"}
+
+
+def pod_selector(key: Key) -> dict[str, str]:
+    """What finds all pods of a service. Selectors are immutable, so nothing that may change is in here."""
+    return {names.SERVICE_LABEL: key.name}
+
+
+def serving_selector(key: Key) -> dict[str, str]:
+    """What finds the pods that answer requests."""
+    return {**pod_selector(key), names.SERVING_LABEL: "true"}
+
+
+def child_metadata(service: Service, component: str) -> dict[str, Any]:
+    """Metadata of a child that is called as its service and goes with it."""
+    return {
+        "name": service.key.name,
+        "namespace": service.key.namespace,
+        "labels": child_labels(service, component),
+        "ownerReferences": [
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": service.key.name,
+                "uid": service.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

@@ -1,0 +1,185 @@
+"""The only module that speaks to the API server: reads, server-side apply of children and of status.
+
+Errors, by what the caller can do:
+
+    KubeError
+     ├ UnavailableError   no connection, time-out, 429, 5xx, a conflict with another writer: try again
+     ├ DeniedError        401, 403: permissions, quota or an admission policy; try again, and tell people
+     └ RejectedError      400, 422: the object is not valid; only another object helps
+"""
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.dynamic import DynamicClient
+from kubernetes.aio.dynamic.resource import Resource
+
+from octavo_operator import __version__, names
+from octavo_operator.service import Key
+
+TIMEOUT_S = 15
+
+
+class KubeError(Exception):
+    """A request to the API server did not do what it was for."""
+
+
+class UnavailableError(KubeError):
+    """The API server could not be asked, or asks to come back."""
+
+
+class DeniedError(KubeError):
+    """The operator may not do this, or a policy forbids it."""
+
+
+class RejectedError(KubeError):
+    """The API server says that the object is invalid."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of object: where its REST path is."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+INFERENCE_SERVICE = Kind(names.GROUP, names.VERSION, names.KIND, names.PLURAL)
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+SERVICE = Kind("", "v1", "Service", "services")
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """How the API server is reached: a kubeconfig's context, or as the pod that this runs in."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+
+async def configuration(access: Access) -> Configuration:
+    """Address and credentials. Raises `kubernetes.aio.config.ConfigException` where there are none."""
+    settings = Configuration()
+    if access.kubeconfig is None:
+        config.load_incluster_config(client_configuration=settings)
+    else:
+        await config.load_kube_config(
+            config_file=str(access.kubeconfig),
+            context=access.context,
+            client_configuration=settings,
+            persist_config=False,
+        )
+    return settings
+
+
+@contextlib.asynccontextmanager
+async def connection(access: Access) -> AsyncIterator["Kube"]:
+    async with ApiClient(configuration=await configuration(access)) as client:
+        client.user_agent = f"octavo-operator/{__version__}"
+        yield Kube(client)
+
+
+class Kube:
+    """Requests on behalf of the operator. `writes` counts those that changed something, by kind."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        # Discovery is not awaited: the few kinds are known, and its cache would need a writable disk.
+        self._dynamic = DynamicClient(client)
+        self.writes: dict[str, int] = {}
+        self.answered_at = time.monotonic()
+
+    async def get(self, kind: Kind, key: Key) -> dict[str, Any] | None:
+        """The live object, or None where there is none."""
+        return await self._request("get", self._resource(kind).path(key.name, key.namespace))
+
+    async def apply(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Server-side apply, taking over what others set. Returns the live object."""
+        return await self._apply(kind, body, subresource="")
+
+    async def apply_status(self, kind: Kind, live: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Applies the status of `live`; fails with UnavailableError where a namesake has taken its place."""
+        metadata = {field: live["metadata"][field] for field in ("name", "namespace", "uid")}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
+        await self._apply(kind, body, subresource="/status")
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows `kind` (asked anew each time)."""
+        prefix = "apis" if kind.group else "api"
+        found = await self._request("get", f"/{prefix}/{kind.api_version}")
+        return found is not None and any(resource["name"] == kind.plural for resource in found["resources"])
+
+    async def _apply(self, kind: Kind, body: Mapping[str, Any], subresource: str) -> dict[str, Any]:
+        metadata = body["metadata"]
+        path = self._resource(kind).path(metadata["name"], metadata["namespace"]) + subresource
+        applied = await self._request(
+            "patch",
+            path,
+            body=dict(body),
+            content_type="application/apply-patch+yaml",
+            field_manager=names.FIELD_MANAGER,
+            force_conflicts=True,
+        )
+        if applied is None:
+            raise UnavailableError(f"{kind.kind} {metadata['namespace']}/{metadata['name']} or its namespace is gone")
+        self.writes[kind.kind] = self.writes.get(kind.kind, 0) + 1
+        return applied
+
+    async def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any] | None:
+        """The answer's JSON, or None for 404."""
+        try:
+            answer: dict[str, Any] = await self._dynamic.request(
+                method, path, serializer=lambda _, data: data, _request_timeout=TIMEOUT_S, **arguments
+            )
+        except ApiException as error:
+            self.answered_at = time.monotonic()
+            if error.status == 404:
+                return None
+            raise _translated(error, f"{method} {path}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnavailableError(f"{method} {path}: {type(error).__name__} {error}".rstrip()) from error
+        self.answered_at = time.monotonic()
+        return answer
+
+    def _resource(self, kind: Kind) -> Resource:
+        return Resource(
+            prefix="apis" if kind.group else "api",
+            group=kind.group,
+            api_version=kind.version,
+            kind=kind.kind,
+            name=kind.plural,
+            namespaced=True,
+            client=self._dynamic,
+        )
+
+
+def _translated(error: ApiException, request: str) -> KubeError:
+    text = f"{request}: {_message(error)}"
+    if error.status in (401, 403):
+        return DeniedError(text)
+    if error.status in (400, 422):
+        return RejectedError(_message(error))
+    return UnavailableError(text)
+
+
+def _message(error: ApiException) -> str:
+    """The `message` of the Status object in the answer, else the HTTP reason."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}"

@@ -1,0 +1,28 @@
+"""Names that the operator shares with the runtime, the chart and the world: API, labels, ports, paths.
+
+`tests/contract` compares those that the runtime has too.
+"""
+
+GROUP = "serving.octavo.dev"
+VERSION = "v1alpha1"
+KIND = "InferenceService"
+PLURAL = "inferenceservices"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+FIELD_MANAGER = "octavo-operator"
+
+SERVICE_LABEL = f"{GROUP}/service"
+SERVING_LABEL = f"{GROUP}/serving"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "octavo-operator"
+RENDERER_ANNOTATION = f"{GROUP}/renderer"
+
+API_PORT = 8000
+HEALTH_PORT = 8001
+SERVICE_PORT = 80
+
+RUN_DIR = "/run/octavo"
+CLAIM_DIR = "/mnt/model"
+RUNTIME_USER = 65532
+DRAIN_SETTLE_S = 5
+GRACE_BEYOND_DRAIN_S = 30

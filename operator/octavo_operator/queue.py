@@ -1,0 +1,66 @@
+"""A queue of keys in which each stands at most once.
+
+A key that is added while it is being worked on is worked on once more afterwards, so no change is lost and no two workers have
+the same key. Failures come back after a delay that doubles.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 300.0
+
+
+class KeyQueue(Generic[K]):
+    """Single-threaded: all calls come from one event loop."""
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
+        self._waiting: dict[K, None] = {}  # ordered
+        self._working: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._filled = asyncio.Event()
+        self._call_later = call_later
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._again)
+
+    def add(self, key: K) -> None:
+        if key in self._working:
+            self._again.add(key)
+        else:
+            self._waiting[key] = None
+            self._filled.set()
+
+    async def take(self) -> K:
+        """The key that waits longest. It counts as worked on until `done` or `failed`."""
+        while not self._waiting:
+            self._filled.clear()
+            await self._filled.wait()
+        key = next(iter(self._waiting))
+        del self._waiting[key]
+        self._working.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        self._failures.pop(key, None)
+        self._release(key)
+
+    def failed(self, key: K) -> float:
+        """Brings the key back later. Returns the delay in seconds."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay_s = min(FIRST_DELAY_S * 2.0**failures, LONGEST_DELAY_S)
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        call_later(delay_s, lambda: self.add(key))
+        self._release(key)
+        return delay_s
+
+    def _release(self, key: K) -> None:
+        self._working.remove(key)
+        if key in self._again:
+            self._again.remove(key)
+            self.add(key)

@@ -1,0 +1,100 @@
+"""One InferenceService, from what the API server says now to what it shall be. Level-triggered: no step asks what happened.
+
+`Reconciler.reconcile` is the story; each step that decides is a pure function elsewhere.
+"""
+
+import datetime
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from octavo_operator import apply, kube, names, observed, plan, service, status
+from octavo_operator.desired.deployment import deployment
+from octavo_operator.desired.service import cluster_service
+
+logger = logging.getLogger(__name__)
+
+Body = Mapping[str, Any]
+_CHILDREN = (kube.DEPLOYMENT, kube.SERVICE)
+
+
+class NameConflictError(Exception):
+    """An object of a child's kind and name belongs to someone else; it stays untouched."""
+
+
+class Reconciler:
+    """`pods_of` gives the pods of a service as they are watched; `default_image` is the runtime's where the spec names none."""
+
+    def __init__(
+        self,
+        api: kube.Kube,
+        pods_of: Callable[[service.Key], tuple[observed.PodView, ...]],
+        default_image: str | None,
+    ) -> None:
+        self._api = api
+        self._pods_of = pods_of
+        self._default_image = default_image
+
+    async def reconcile(self, key: service.Key) -> None:
+        """Brings children and status of `key` to what its spec says. Raises KubeError where that has to be tried again."""
+        live = await self._api.get(kube.INFERENCE_SERVICE, key)
+        if live is None or "deletionTimestamp" in live["metadata"]:
+            return
+        children = {kind.kind: await self._api.get(kind, key) for kind in _CHILDREN}
+        try:
+            wanted = service.parse(live, self._default_image)
+            step = plan.plan(wanted)
+            await self._bring_about(wanted, step, children)
+        except service.SpecError as error:
+            await self._stall(live, children, status.Problem(error.reason, str(error)))
+        except NameConflictError as error:
+            await self._stall(live, children, status.Problem("NameConflict", str(error), spec_valid=True))
+        except kube.RejectedError as error:
+            await self._stall(live, children, status.Problem("Rejected", f"the API server refuses a child: {error}"))
+        except kube.DeniedError as error:
+            await self._write_status(live, status.denied(live, str(error), self._observe(key, children)))
+            raise
+        else:
+            await self._write_status(live, status.serving(wanted, step, self._observe(key, children)))
+
+    async def _bring_about(
+        self, wanted: service.Service, step: plan.Plan, children: dict[str, dict[str, Any] | None]
+    ) -> None:
+        """Applies the children that differ; `children` holds the live ones and is updated."""
+        desired = {kube.DEPLOYMENT: deployment(wanted, step), kube.SERVICE: cluster_service(wanted)}
+        for kind in desired:
+            _refuse_foreign(kind, children[kind.kind], wanted)
+        for kind, body in desired.items():
+            found = children[kind.kind]
+            if found is not None and "deletionTimestamp" in found["metadata"]:
+                continue  # its end is an event, after which it is made anew
+            paths = ["all of it"] if found is None else apply.differences(body, found)
+            if paths:
+                logger.info("%s: applying %s (%s); %s", wanted.key, kind.kind, ", ".join(paths[:5]), step.reason)
+                children[kind.kind] = await self._api.apply(kind, body)
+
+    def _observe(self, key: service.Key, children: Mapping[str, Body | None]) -> observed.Observed:
+        found = children[kube.DEPLOYMENT.kind]
+        return observed.Observed(observed.deployment_view(found) if found else None, self._pods_of(key))
+
+    async def _stall(self, live: Body, children: Mapping[str, Body | None], problem: status.Problem) -> None:
+        key = service.Key(live["metadata"]["namespace"], live["metadata"]["name"])
+        ours = {
+            kind: child if child and apply.controlled_by(child, live["metadata"]["uid"]) else None
+            for kind, child in children.items()
+        }
+        await self._write_status(live, status.stalled(live, problem, self._observe(key, ours)))
+
+    async def _write_status(self, live: Body, desired: dict[str, Any]) -> None:
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        changed = status.merged(live.get("status", {}), desired, now)
+        if changed is not None:
+            await self._api.apply_status(kube.INFERENCE_SERVICE, live, changed)
+
+
+def _refuse_foreign(kind: kube.Kind, found: Body | None, wanted: service.Service) -> None:
+    if found is not None and not apply.controlled_by(found, wanted.uid):
+        raise NameConflictError(
+            f"a {kind.kind} named {wanted.key.name} exists and is not controlled by this {names.KIND}: "
+            f"delete or rename it, or give this object another name"
+        )
