@@ -21,6 +21,9 @@ _MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "volumes": (("name",),),
 }
 
+# Maps that the API merges only as a whole (`x-kubernetes-map-type: atomic`): one more key in them is not an addition of another's.
+_ATOMIC_MAPS = {"nodeSelector", "selector"}
+
 
 def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
     """Paths at which `live` is not as `desired`, such as `spec.template.spec.containers[name=runtime].image`."""
@@ -50,6 +53,9 @@ def _missing(desired: Any, live: Any, path: str) -> Iterator[str]:
             here = _join(path, field)
             if field not in live:
                 yield here
+            elif field in _ATOMIC_MAPS:
+                if value != live[field]:
+                    yield here
             elif isinstance(value, list) and field in _MERGE_KEYS:
                 yield from _missing_items(field, value, live[field], here)
             else:
@@ -62,7 +68,7 @@ def _missing_items(field: str, desired: list[Any], live: Any, path: str) -> Iter
     for item in desired:
         keys = next(keys for keys in _MERGE_KEYS[field] if all(key in item for key in keys))
         wanted = {key: item[key] for key in keys}
-        here = f"{path}[{','.join(f'{key}={value}' for key, value in wanted.items())}]"
+        here = _item(path, wanted)
         found = _find(live, wanted)
         if found is None:
             yield here
@@ -81,8 +87,9 @@ def _stale(owned: Mapping[str, Any], desired: Any, path: str) -> Iterator[str]:
             else:
                 yield from _stale(below, desired[text], here)
         elif kind == "k":
-            here = f"{path}[{text}]"
-            item = _find(desired, json.loads(text))
+            keys = json.loads(text)
+            here = _item(path, keys)
+            item = _find(desired, keys)
             if item is None:
                 yield here
             else:
@@ -102,3 +109,7 @@ def _find(items: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _join(path: str, field: str) -> str:
     return f"{path}.{field}" if path else field
+
+
+def _item(path: str, keys: Mapping[str, Any]) -> str:
+    return f"{path}[{','.join(f'{key}={value}' for key, value in keys.items())}]"

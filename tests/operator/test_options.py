@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+
+from octavo_operator import kube, options
+
+
+def test_runs_as_a_pod_over_the_whole_cluster_by_default() -> None:
+    found = options.parse([], {})
+    assert (found.access, found.namespaces, found.runtime_image) == (kube.Access(), (), None)
+
+
+def test_reads_the_environment_and_prefers_options() -> None:
+    environment = {"OCTAVO_RUNTIME_IMAGE": "a:1", "OCTAVO_NAMESPACES": "one, two"}
+    found = options.parse([], environment)
+    assert (found.runtime_image, found.namespaces) == ("a:1", ("one", "two"))
+    found = options.parse(["--runtime-image=b:2", "--namespace=three"], environment)
+    assert (found.runtime_image, found.namespaces) == ("b:2", ("three",))
+
+
+def test_a_kubeconfig_is_used_only_with_its_context() -> None:
+    found = options.parse(["--kubeconfig=/k", "--context=c"], {"KUBECONFIG": "/never"})
+    assert found.access == kube.Access(Path("/k"), "c")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["--kubeconfig=/k"], "--kubeconfig and --context go together", id="file without context"),
+        pytest.param(["--context=c"], "--kubeconfig and --context go together", id="context without file"),
+        pytest.param(["--names=x"], "unrecognized arguments: --names=x", id="unknown option"),
+        pytest.param(["--workers=0"], "--workers is 0: give at least 1", id="no workers"),
+        pytest.param(["--resync=0"], "--resync is 0.0: give at least 1 second", id="no pause"),
+    ],
+)
+def test_refuses_with_the_option_and_the_remedy(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options.parse(arguments, {})
+    assert says in capsys.readouterr().err

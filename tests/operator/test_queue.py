@@ -1,0 +1,93 @@
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from octavo_operator.queue import LONGEST_DELAY_S, KeyQueue
+
+
+class Timers:
+    """Stands for the loop's clock: what is to be called later is called when the test says."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self.calls.append((delay_s, call))
+
+
+def run(story: Coroutine[None, None, None]) -> None:
+    async def in_time() -> None:
+        async with asyncio.timeout(5):
+            await story
+
+    asyncio.run(in_time())
+
+
+def test_hands_out_each_waiting_key_once_and_oldest_first() -> None:
+    async def story() -> None:
+        queue: KeyQueue[str] = KeyQueue()
+        for key in ("a", "b", "a"):
+            queue.add(key)
+        assert len(queue) == 2
+        assert [await queue.take(), await queue.take()] == ["a", "b"]
+        assert len(queue) == 0
+
+    run(story())
+
+
+def test_a_key_added_while_worked_on_comes_once_more_and_not_before() -> None:
+    async def story() -> None:
+        queue: KeyQueue[str] = KeyQueue()
+        queue.add("a")
+        assert await queue.take() == "a"
+        queue.add("a")
+        queue.add("a")
+        queue.add("b")
+        assert await queue.take() == "b"
+        queue.done("a")
+        assert await queue.take() == "a"
+        queue.done("a")
+        assert len(queue) == 0
+
+    run(story())
+
+
+def test_a_taker_wakes_when_a_key_comes() -> None:
+    async def story() -> None:
+        queue: KeyQueue[str] = KeyQueue()
+        taker = asyncio.create_task(queue.take())
+        await asyncio.sleep(0)
+        assert not taker.done()
+        queue.add("a")
+        assert await taker == "a"
+
+    run(story())
+
+
+def test_failures_come_back_after_doubling_delays_up_to_a_limit() -> None:
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[str] = KeyQueue(timers.call_later)
+        queue.add("a")
+        delays = []
+        for _ in range(12):
+            await queue.take()
+            delays.append(queue.failed("a"))
+            assert len(queue) == 0
+            timers.calls.pop()[1]()
+        assert delays[:4] == [1, 2, 4, 8]
+        assert delays[-1] == LONGEST_DELAY_S
+
+    run(story())
+
+
+def test_a_success_forgets_earlier_failures() -> None:
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[str] = KeyQueue(timers.call_later)
+        for outcome in ("failed", "done", "failed"):
+            queue.add("a")
+            await queue.take()
+            queue.done("a") if outcome == "done" else queue.failed("a")
+        assert [delay_s for delay_s, _ in timers.calls] == [1, 1]
+
+    run(story())

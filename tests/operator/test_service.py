@@ -1,0 +1,56 @@
+from typing import Any
+
+import pytest
+
+from octavo_operator.service import Key, Source, SpecError, parse
+from tests.operator.samples import IMAGE, body, parsed
+
+
+def test_fills_what_the_spec_leaves_out() -> None:
+    service = parsed()
+    assert service.key == Key("demo", "chat")
+    assert (service.served_name, service.replicas, service.tensor, service.strategy) == ("chat", 1, 1, "Auto")
+    assert (service.runtime.image, service.cpu, service.memory, service.drain_timeout_s) == (IMAGE, None, None, 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        pytest.param("file:///models/a b.gguf", Source("/models/a b.gguf"), id="path in the image"),
+        pytest.param("pvc://weights/llama/8b", Source("llama/8b", claim="weights"), id="path in a claim"),
+    ],
+)
+def test_reads_where_the_model_lies(text: str, source: Source) -> None:
+    assert parsed(model={"source": text}).source == source
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "names"),
+    [
+        pytest.param({"model": {"source": "s3://bucket/x"}}, "BadSource", "spec.model.source", id="unknown source"),
+        pytest.param({"model": {"source": "pvc://claim"}}, "BadSource", "spec.model.source", id="claim without path"),
+        pytest.param({"resources": {"memory": "1GB"}}, "BadQuantity", "spec.resources.memory", id="no quantity"),
+        pytest.param(
+            {"runtime": {"kvCache": {"memory": "lots"}}}, "BadQuantity", "spec.runtime.kvCache.memory", id="KV memory"
+        ),
+    ],
+)
+def test_refuses_with_the_field_and_a_reason(spec: dict[str, Any], reason: str, names: str) -> None:
+    with pytest.raises(SpecError, match=names) as refused:
+        parsed(**spec)
+    assert refused.value.reason == reason
+
+
+def test_refuses_where_no_image_is_known() -> None:
+    with pytest.raises(SpecError, match=r"set spec\.runtime\.image") as refused:
+        parse(body(), default_image=None)
+    assert refused.value.reason == "NoRuntimeImage"
+
+
+def test_the_specs_image_goes_before_the_operators() -> None:
+    assert parsed(runtime={"image": "other:2"}).runtime.image == "other:2"
+
+
+def test_quantities_are_canonical() -> None:
+    service = parsed(resources={"cpu": "1500m", "memory": "2048Mi"}, runtime={"kvCache": {"memory": "0.5Gi"}})
+    assert (service.cpu, service.memory, service.runtime.kv_cache_memory) == ("1500m", "2Gi", "512Mi")
