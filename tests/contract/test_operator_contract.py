@@ -1,0 +1,109 @@
+"""What the operator writes into pods, and the CRD allows, against the runtime's own table of flags."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from octavo_operator import names
+from octavo_operator.desired.flags import drain_command, serve_args
+from octavo_runtime import cli
+from octavo_runtime.config import BLOCK_SIZES, DTYPES, ServeConfig, flag_name, flags
+from tests.operator.samples import parsed
+
+CRD = Path(__file__).parents[2] / "crds" / "inferenceservices.yaml"
+EVERYTHING: dict[str, Any] = {
+    "model": {"source": "file:///models/smollm2.gguf", "servedName": "small", "dtype": "bfloat16"},
+    "device": "gpu",
+    "parallelism": {"tensor": 2},
+    "rollout": {"drainTimeoutSeconds": 45},
+    "runtime": {
+        "blockSize": 64,
+        "maxNumSeqs": 8,
+        "maxNumBatchedTokens": 256,
+        "maxModelLen": 1024,
+        "kvCache": {"memory": "1.5Gi"},
+        "extraArgs": ["--max-num-queued-reqs=7"],
+    },
+}
+
+
+def spec_schema() -> dict[str, Any]:
+    version = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]
+    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return schema
+
+
+def read_by_the_runtime(arguments: list[str]) -> ServeConfig:
+    """The configuration that the runtime's own table makes of `octavo serve` arguments."""
+    command, model, *rest = arguments
+    assert command == "serve"
+    table = {flag_name(field): field for field in flags()}
+    values = {}
+    for argument in rest:
+        flag, _, text = argument.partition("=")
+        field = table[flag]
+        assert not field.metadata["choices"] or text in field.metadata["choices"], argument
+        values[field.name] = field.metadata["parse"](text)
+    return ServeConfig(model=model, **values)
+
+
+def test_the_runtime_understands_every_flag_as_it_is_meant() -> None:
+    config = read_by_the_runtime(serve_args(parsed(**EVERYTHING)))
+    assert config.model_path == Path("/models/smollm2.gguf")
+    assert config.model_name == "small"
+    assert dataclasses.asdict(config) == {
+        **dataclasses.asdict(ServeConfig(model=config.model)),
+        "served_model_name": "small",
+        "device": "cuda",
+        "dtype": "bfloat16",
+        "tensor_parallel_size": 2,
+        "block_size": "64",
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 256,
+        "max_model_len": 1024,
+        "max_num_queued_reqs": 7,
+        "kv_cache_memory": 1536 * 2**20,
+        "host": "0.0.0.0",
+        "port": 8000,
+        "health_port": 8001,
+        "run_dir": "/run/octavo",
+        "drain_timeout": 45.0,
+    }
+
+
+@pytest.mark.parametrize("amount", ["512", "512Mi", "1.5Gi", "2Ti", "1500k", "3M", "2G", 1073741824])
+def test_every_amount_of_memory_that_the_crd_takes_reaches_the_runtime(amount: str | int) -> None:
+    spec = parsed(runtime={"kvCache": {"memory": amount}})
+    [flag] = [argument for argument in serve_args(spec) if argument.startswith("--kv-cache-memory=")]
+    assert read_by_the_runtime(["serve", "file:///m", flag]).kv_cache_memory is not None
+
+
+def test_the_ports_that_pods_declare_are_the_runtimes() -> None:
+    defaults = ServeConfig(model="m")
+    assert (defaults.port, defaults.health_port) == (names.API_PORT, names.HEALTH_PORT)
+
+
+def test_the_crd_allows_the_runtimes_types_and_page_sizes() -> None:
+    schema = spec_schema()
+    assert schema["model"]["properties"]["dtype"]["enum"] == list(DTYPES)
+    sizes = schema["runtime"]["properties"]["blockSize"]["enum"]
+    assert ["auto", *map(str, sizes)] == list(BLOCK_SIZES)
+
+
+def test_extra_args_refuse_every_flag_that_the_operator_sets() -> None:
+    rules = spec_schema()["runtime"]["properties"]["extraArgs"]["x-kubernetes-validations"]
+    refused = "|".join(rule["rule"].partition("^--(")[2].partition(")")[0] for rule in rules).split("|")
+    written = {argument.partition("=")[0].removeprefix("--") for argument in serve_args(parsed(**EVERYTHING))[2:-1]}
+    assert written <= set(refused)
+    assert {f"--{name}" for name in refused if name} <= {flag_name(field) for field in flags()}
+
+
+def test_the_runtime_understands_the_drain_hook(tmp_path: Path) -> None:
+    """In a folder without a running server it fails, but not for its flags (which would be exit code 2)."""
+    program, *arguments = drain_command(parsed())
+    assert program == "octavo"
+    here = [f"--run-dir={tmp_path}" if argument.startswith("--run-dir=") else argument for argument in arguments]
+    assert cli.main(here) in (0, 1)
