@@ -1,0 +1,135 @@
+"""`octavo serve | drain | --version`. Flags come from `config.py`'s table, each also as an environment variable.
+
+Kept light: `octavo drain` runs as a preStop hook and must not import a server.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field
+from typing import Any
+
+import octavo_runtime
+from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags, parse_seconds
+
+ENVIRONMENT_OF_OTHERS = ("OCTAVO_KUBECONFIG", "OCTAVO_CONTEXT")  # name a cluster for the repository's tests and demo
+DRAIN_TIMEOUT_S, DRAIN_SETTLE_S = 60.0, 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 good, 1 failed, 2 called wrongly."""
+    parsed = _parser().parse_args(arguments)
+    if parsed.command == "drain":
+        from octavo_runtime.cli_drain import drain
+
+        return drain(parsed.run_dir, parsed.settle, parsed.timeout)
+    try:
+        config = serve_config(parsed, os.environ)
+    except ConfigError as error:
+        return _wrong(error)
+    from octavo_runtime.cli_serve import serve
+
+    return serve(config)
+
+
+def serve_config(parsed: argparse.Namespace, environment: Mapping[str, str]) -> ServeConfig:
+    """Flags over environment variables over defaults. Raises ConfigError."""
+    known = {environment_name(field): field for field in flags()}
+    values: dict[str, Any] = {}
+    for name, text in environment.items():
+        if not name.startswith("OCTAVO_") or name in ENVIRONMENT_OF_OTHERS:
+            continue
+        if name not in known:
+            raise ConfigError(
+                f"the environment variable {name} is unknown: `octavo serve --help` lists all flags; unset it"
+            )
+        values[known[name].name] = _from_environment(known[name], name, text)
+    values |= {field.name: getattr(parsed, field.name) for field in flags() if getattr(parsed, field.name) is not None}
+    return ServeConfig(model=parsed.model, **values)
+
+
+def _from_environment(field: "Field[Any]", name: str, text: str) -> object:
+    try:
+        value = field.metadata["parse"](text)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    choices = field.metadata["choices"]
+    if choices and value not in choices:
+        raise ConfigError(f"{name}: '{text}' is none of {', '.join(choices)}")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="octavo", description="Serve a language model behind an OpenAI-compatible API.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|drain")
+    _add_serve(commands.add_parser("serve", help="serve a model", allow_abbrev=False, epilog=_ENVIRONMENT_HELP))
+    _add_drain(
+        commands.add_parser(
+            "drain", help="let a running server finish what is in flight and refuse new requests", allow_abbrev=False
+        )
+    )
+    return parser
+
+
+_ENVIRONMENT_HELP = "Each flag is also an environment variable: --max-num-seqs is OCTAVO_MAX_NUM_SEQS. The flag wins."
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", help="a GGUF file or a folder with safetensors and tokenizer.json; a path or file:///path"
+    )
+    for field in flags():
+        default = "" if field.default is None else f" (default: {field.default})"
+        parser.add_argument(
+            flag_name(field),
+            type=_argument(field.metadata["parse"]),
+            choices=field.metadata["choices"] or None,
+            metavar=None if field.metadata["choices"] else _metavar(field),
+            help=field.metadata["help"].replace("%", "%%") + default,
+        )
+
+
+def _metavar(field: "Field[Any]") -> str:
+    return {"parse_bytes": "BYTES", "parse_seconds": "SECONDS", "parse_port": "PORT", "parse_positive": "N"}.get(
+        field.metadata["parse"].__name__, field.name.upper()
+    )
+
+
+def _add_drain(parser: argparse.ArgumentParser) -> None:
+    seconds = _argument(parse_seconds)
+    parser.add_argument("--run-dir", default="/run/octavo", help="the server's --run-dir (default: /run/octavo)")
+    parser.add_argument(
+        "--settle",
+        type=seconds,
+        metavar="SECONDS",
+        default=DRAIN_SETTLE_S,
+        help=f"seconds that new requests are still answered, while endpoints forget this replica (default: {DRAIN_SETTLE_S})",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="SECONDS",
+        default=DRAIN_TIMEOUT_S,
+        help=f"seconds after settling that requests in flight get to finish (default: {DRAIN_TIMEOUT_S})",
+    )
+
+
+def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """argparse shows the text of its own error class only."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
+
+
+def _wrong(error: Exception) -> int:
+    print(f"octavo: {error}", file=sys.stderr)
+    return 2

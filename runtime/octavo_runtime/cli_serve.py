@@ -1,0 +1,43 @@
+"""`octavo serve`: the engine process first, then the server's libraries, so that both load at the same time."""
+
+import asyncio
+import dataclasses
+import logging
+import sys
+from pathlib import Path
+
+from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.heartbeat import Heartbeat
+from octavo_runtime.server.engine_process import end_engine, start_engine
+from octavo_runtime.server.run_dir import held_run_dir
+
+
+def serve(config: ServeConfig) -> int:
+    """Until a signal ends it; the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        if not config.model_path.exists():
+            raise ConfigError(
+                f"the model {config.model_path} does not exist: give the path of a GGUF file or a model folder"
+            )
+        with held_run_dir(config.run_dir) as run_dir:
+            return _serve(dataclasses.replace(config, run_dir=str(run_dir)), run_dir)
+    except ConfigError as error:
+        print(f"octavo: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:  # before the server's own handlers were there
+        return 130
+
+
+def _serve(config: ServeConfig, run_dir: Path) -> int:
+    heartbeat = Heartbeat.open(run_dir)
+    heartbeat.reset()  # a crashed server may have left an old one
+    engine = start_engine(config)
+    try:
+        from octavo_runtime.server import process  # takes a second: the engine is loading meanwhile
+
+        return asyncio.run(process.serve(config, engine, run_dir, heartbeat))
+    finally:
+        end_engine(engine)
+        heartbeat.close()

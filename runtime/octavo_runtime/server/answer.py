@@ -1,0 +1,139 @@
+"""The ASGI side of an answer: counts it for the drain, watches for the client's going away, and writes it whole or as a stream.
+
+Everything about a request happens inside this response object, so that one place turns errors into bodies or, once the stream has
+begun, into events. It listens to `receive` itself: middleware between would hide the disconnect.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from fastapi import Response
+from starlette.types import Receive, Scope, Send
+
+from octavo_runtime.server.errors import ApiError, EngineFailedError
+from octavo_runtime.server.generation import Generation, Job
+from octavo_runtime.server.service import Service
+from octavo_runtime.server.shapes import DONE, KEEP_ALIVE, Choice, Ended, error_event, event
+
+log = logging.getLogger(__name__)
+
+
+class Answer(Response):
+    """`job` prepares the request (template, tokenizer, limits) and may raise ApiError."""
+
+    def __init__(self, service: Service, job: Callable[[], Awaitable[Job]]) -> None:
+        super().__init__()
+        self._service = service
+        self._job = job
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = _Writer(send)
+        try:
+            with self._service.drain.request():
+                await _until_disconnect(self._run(writer), receive)
+        except ApiError as error:
+            await writer.error(error)
+        except Exception:  # the request's outermost frame: the client gets an answer, the log the traceback
+            log.exception("a request failed")
+            await writer.error(EngineFailedError("the server failed at this request; its log says why"))
+
+    async def _run(self, writer: "_Writer") -> None:
+        job = await self._job()
+        generation = Generation(self._service, job)
+        if job.options.stream:
+            await self._stream(job, generation, writer)
+        else:
+            await self._whole(job, generation, writer)
+
+    async def _whole(self, job: Job, generation: Generation, writer: "_Writer") -> None:
+        texts = ["" for _ in job.requests]
+        ends = [Ended("error") for _ in job.requests]
+        async with contextlib.aclosing(generation.pieces()) as pieces:
+            async for piece in pieces:
+                if piece is not None:
+                    texts[piece.index] += piece.delta.text
+                    ends[piece.index] = piece.delta.ended or ends[piece.index]
+        choices = [Choice(text, ended) for text, ended in zip(texts, ends, strict=True)]
+        await writer.json(job.shape.whole(choices, generation.usage()), job.shape.id)
+
+    async def _stream(self, job: Job, generation: Generation, writer: "_Writer") -> None:
+        """The status is sent with the first piece, so that a refusal of the engine is still a plain error."""
+        async with contextlib.aclosing(generation.pieces()) as pieces:
+            async for piece in pieces:
+                if not writer.started:
+                    await writer.start_stream(job.shape.id)
+                    openings = [job.shape.opening(index) for index in range(len(job.requests))]
+                    await writer.chunk(b"".join(event(opening) for opening in openings if opening is not None))
+                if piece is None:
+                    await writer.chunk(KEEP_ALIVE)
+                elif piece.delta.text or piece.delta.ended:
+                    await writer.chunk(event(job.shape.chunk(piece.index, piece.delta.text, piece.delta.ended)))
+        usage = event(job.shape.usage_chunk(generation.usage())) if job.options.include_usage else b""
+        await writer.end_stream(usage + DONE)
+
+
+class _Writer:
+    """Writes one response, knowing whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def json(self, content: object, request_id: str) -> None:
+        await self._start(200, {"content-type": "application/json", "x-request-id": request_id})
+        await self._body(msgspec.json.encode(content), more=False)
+
+    async def start_stream(self, request_id: str) -> None:
+        headers = {
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-cache",
+            "x-request-id": request_id,
+        }
+        await self._start(200, headers | {"x-accel-buffering": "no"})
+
+    async def chunk(self, data: bytes) -> None:
+        if data:
+            await self._body(data, more=True)
+
+    async def end_stream(self, data: bytes) -> None:
+        await self._body(data, more=False)
+
+    async def error(self, error: ApiError) -> None:
+        """A plain error while nothing was sent, an event of the stream afterwards."""
+        if self.started:
+            await self.end_stream(error_event(error.body()) + DONE)
+        else:
+            await self._start(error.status, {"content-type": "application/json"} | error.headers())
+            await self._body(error.body(), more=False)
+
+    async def _start(self, status: int, headers: dict[str, str]) -> None:
+        self.started = True
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def _body(self, data: bytes, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+async def _until_disconnect(work: Awaitable[None], receive: Receive) -> None:
+    """Run `work` to its end, or cancel it when the client goes away first. Raises what `work` raises."""
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(_disconnected(receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        else:
+            log.debug("a client went away before its answer was complete")
+    finally:
+        watcher.cancel()
+        task.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

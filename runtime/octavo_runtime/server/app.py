@@ -1,0 +1,128 @@
+"""The HTTP application: routes to stories, and one form for every error."""
+
+import functools
+import http
+import time
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+import octavo_runtime
+from octavo_runtime.server import probes
+from octavo_runtime.server.answer import Answer
+from octavo_runtime.server.chat import chat_job
+from octavo_runtime.server.completions import completion_job
+from octavo_runtime.server.errors import ApiError, BadRequestError, NotFoundError, from_validation
+from octavo_runtime.server.options import check_ids
+from octavo_runtime.server.prompt import chat_text
+from octavo_runtime.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from octavo_runtime.server.service import Service, off_loop
+
+MAX_BODY_BYTES = 64 << 20
+
+
+def build_app(service: Service, probe: probes.Probes) -> FastAPI:
+    app = FastAPI(
+        title="Octavo", version=octavo_runtime.__version__, docs_url=None, redoc_url=None, max_body_size=MAX_BODY_BYTES
+    )
+    _add_error_handlers(app)
+    _add_generation(app, service)
+    _add_information(app, service)
+    _add_probes(app, probe)
+    return app
+
+
+def _add_generation(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/chat/completions")
+    async def chat_completions(request: ChatRequest) -> Response:
+        return Answer(service, functools.partial(chat_job, service, request))
+
+    @app.post("/v1/completions")
+    async def completions(request: CompletionRequest) -> Response:
+        return Answer(service, functools.partial(completion_job, service, request))
+
+
+def _add_information(app: FastAPI, service: Service) -> None:
+    started = int(time.time())
+
+    def model() -> dict[str, object]:
+        length = service.engine_info().max_model_len
+        owner = {"id": service.config.model_name, "object": "model", "created": started, "owned_by": "octavo"}
+        return owner | {"max_model_len": length}
+
+    @app.get("/v1/models")
+    async def models() -> Response:
+        return _json({"object": "list", "data": [model()]})
+
+    @app.get("/v1/models/{name:path}")
+    async def one_model(name: str) -> Response:
+        service.check_model(name)
+        return _json(model())
+
+    @app.get("/version")
+    async def version() -> Response:
+        return _json({"version": octavo_runtime.__version__})
+
+    @app.post("/tokenize")
+    async def tokenize(request: TokenizeRequest) -> Response:
+        service.check_model(request.model)
+        return _json(await off_loop(_tokenize, service, request))
+
+    @app.post("/detokenize")
+    async def detokenize(request: DetokenizeRequest) -> Response:
+        service.check_model(request.model)
+        check_ids(request.tokens, service.text.tokenizer.vocab_size, "tokens")
+        return _json({"prompt": await off_loop(service.text.tokenizer.decode, request.tokens, False)})
+
+
+def _add_probes(app: FastAPI, probe: probes.Probes) -> None:
+    async def answer_probe(request: Request) -> Response:
+        answer = probe.answer(request.url.path)
+        assert answer is not None, request.url.path
+        return Response(answer.body, answer.status, media_type=answer.content_type)
+
+    for path in probes.PATHS:
+        app.add_api_route(path, answer_probe, methods=["GET"], include_in_schema=False)
+
+
+def _tokenize(service: Service, request: TokenizeRequest) -> dict[str, object]:
+    tokenizer = service.text.tokenizer
+    if request.messages is not None:
+        text = chat_text(service.text, request.messages, request.add_generation_prompt, None)
+        ids = tokenizer.encode(text, bool(request.add_special_tokens))
+    else:
+        ids = tokenizer.encode(request.prompt or "", request.add_special_tokens is not False)
+    answer: dict[str, object] = {"count": len(ids), "max_model_len": service.engine_info().max_model_len, "tokens": ids}
+    return answer | {"token_strs": [tokenizer.token_of(one) for one in ids]} if request.return_token_strs else answer
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    @app.exception_handler(ApiError)
+    async def api_error(request: Request, error: ApiError) -> Response:
+        return _error(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return _error(from_validation(list(error.errors())))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return _error(_from_http(request, error))
+
+
+def _from_http(request: Request, error: HTTPException) -> ApiError:
+    if error.status_code == http.HTTPStatus.NOT_FOUND:
+        return NotFoundError(f"there is nothing at {request.url.path}")
+    wrapped = BadRequestError(f"{request.method} {request.url.path}: {error.detail}")
+    wrapped.status = error.status_code
+    return wrapped
+
+
+def _error(error: ApiError) -> Response:
+    return Response(error.body(), error.status, headers=error.headers(), media_type="application/json")
+
+
+def _json(content: object) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")

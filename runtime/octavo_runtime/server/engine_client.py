@@ -1,0 +1,149 @@
+"""The API process's end of the socket to the engine: requests out, one message a step in, fanned out to the requests' queues.
+
+Belongs to the event loop's thread. The ZeroMQ socket is used without its asyncio wrapper, so that `Abort` can be sent from any
+`finally` without an await, which a cancelled task could not do.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import zmq
+
+from octavo_runtime import messages
+from octavo_runtime.messages import (
+    Abort,
+    AddRequest,
+    Call,
+    EngineInfo,
+    ErrorInfo,
+    Output,
+    Reply,
+    Stats,
+    StepOutputs,
+    ToEngine,
+)
+
+log = logging.getLogger(__name__)
+
+RECONNECT_MS = 20
+
+
+class Outputs:
+    """What arrives for one or more requests sent together, as (number of the request, output, arrival time)."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[tuple[int, Output]] = asyncio.Queue()
+
+    async def next(self) -> tuple[int, Output]:
+        return await self.queue.get()
+
+
+class EngineClient:
+    """Sends requests and hands outputs to who waits for them. `info` is None until the engine has answered that it is up."""
+
+    def __init__(self, endpoint: str, on_step: Callable[[StepOutputs], None]) -> None:
+        self._endpoint = endpoint
+        self._on_step = on_step
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] | None = None
+        self._waiting: dict[str, tuple[int, Outputs]] = {}
+        self.info: EngineInfo | None = None
+        self.stats: Stats | None = None
+        self.last_step_at_s = 0.0
+
+    @property
+    def open_requests(self) -> int:
+        return len(self._waiting)
+
+    def connect(self) -> None:
+        """Begin with a new engine process and ask it what it came up with; `info` is set by its answer."""
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        socket.setsockopt(zmq.SNDHWM, 0)
+        socket.setsockopt(zmq.RCVHWM, 0)
+        socket.connect(self._endpoint)
+        self._socket = socket
+        asyncio.get_running_loop().add_reader(socket.fileno(), self._receive)
+        self._send(Call(id=1, method="info"))
+
+    def disconnect(self, reason: str) -> None:
+        """The engine process is gone: everything that waits for it ends with an error."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        self.info = None
+        self.stats = None
+        for request_id, (number, outputs) in self._waiting.items():
+            lost = Output(id=request_id, finish_reason="error", error=ErrorInfo("failed", reason))
+            outputs.queue.put_nowait((number, lost))
+        self._waiting.clear()
+
+    def close(self) -> None:
+        self.disconnect("the server is stopping")
+        self._context.term()
+
+    @contextlib.contextmanager
+    def generate(self, requests: Sequence[AddRequest]) -> Iterator[Outputs]:
+        """Send the requests; whichever is not finished when the block is left is aborted."""
+        outputs = Outputs()
+        for number, request in enumerate(requests):
+            self._waiting[request.id] = (number, outputs)
+            self._send(request)
+        try:
+            yield outputs
+        finally:
+            self.abort([request.id for request in requests])
+
+    def abort(self, ids: Sequence[str]) -> None:
+        """End those of the requests that are not finished yet; what still comes for them is dropped."""
+        unfinished = [one for one in ids if self._waiting.pop(one, None) is not None]
+        if unfinished:
+            self._send(Abort(unfinished))
+
+    def _send(self, message: ToEngine) -> None:
+        if self._socket is None:
+            return  # the engine is gone, and `disconnect` told everyone
+        self._socket.send(messages.encoder.encode(message), zmq.DONTWAIT)
+        # ZeroMQ's descriptor is edge-triggered: sending may eat the edge of something that arrived meanwhile.
+        asyncio.get_running_loop().call_soon(self._receive)
+
+    def _receive(self) -> None:
+        while self._socket is not None and int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            data = self._socket.recv(zmq.DONTWAIT)
+            try:
+                message = messages.from_engine_decoder.decode(data)
+            except msgspec.MsgspecError as error:
+                log.error("dropped a message from the engine that does not fit this version: %s", error)
+                continue
+            if isinstance(message, StepOutputs):
+                self._dispatch(message)
+            else:
+                self._accept(message)
+
+    def _dispatch(self, message: StepOutputs) -> None:
+        self.last_step_at_s = time.monotonic()
+        self.stats = message.stats
+        for output in message.outputs:
+            waiting = self._waiting.get(output.id)
+            if waiting is None:
+                continue  # aborted meanwhile
+            if output.finish_reason is not None or output.error is not None:
+                del self._waiting[output.id]
+            waiting[1].queue.put_nowait((waiting[0], output))
+        self._on_step(message)
+
+    def _accept(self, reply: Reply) -> None:
+        if reply.error is not None:
+            log.error("the engine could not say what it came up with: %s", reply.error)
+        self.info = reply.result
+
+
+def engine_endpoint(run_dir: Path) -> str:
+    return f"ipc://{run_dir}/engine.sock"

@@ -1,0 +1,105 @@
+"""What a client can be told went wrong, by what it can do about it.
+
+ApiError
+├── BadRequestError    400  change the request (`param` names the field)
+├── NotFoundError      404  ask for something else
+├── UnavailableError   503  the same again after `retry_after_s`, here or at another replica
+└── EngineFailedError  500  the same again; if it stays, the server's log says why
+
+Bodies are OpenAI's: `{"error": {"message", "type", "param", "code"}}`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from octavo_runtime.messages import ErrorInfo
+
+
+class ApiError(Exception):
+    """An answer other than success. `close` asks the client to leave this connection."""
+
+    status = 500
+    type = "server_error"
+
+    def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+        self.retry_after_s: int | None = None
+        self.close = False
+
+    def body(self) -> bytes:
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": error})
+
+    def headers(self) -> dict[str, str]:
+        headers = {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
+        return headers | {"connection": "close"} if self.close else headers
+
+
+class BadRequestError(ApiError):
+    status = 400
+    type = "invalid_request_error"
+
+
+class NotFoundError(ApiError):
+    status = 404
+    type = "invalid_request_error"
+
+
+class UnavailableError(ApiError):
+    status = 503
+
+    def __init__(self, message: str, code: str, retry_after_s: int, close: bool = False) -> None:
+        super().__init__(message, code=code)
+        self.retry_after_s = retry_after_s
+        self.close = close
+
+
+class EngineFailedError(ApiError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="engine_failed")
+
+
+def from_engine(error: ErrorInfo) -> ApiError:
+    """The engine's refusal as HTTP says it."""
+    if error.kind == "queue_full":
+        return UnavailableError(error.message, "queue_full", error.retry_after_s or 1)
+    if error.kind == "failed":
+        return EngineFailedError(error.message)
+    return BadRequestError(error.message, error.param, code=error.kind)
+
+
+def from_validation(problems: list[Mapping[str, Any]]) -> BadRequestError:
+    """The first of pydantic's problems names the field; up to ten are told."""
+    texts = [_problem_text(problem) for problem in problems[:10]]
+    param = _param(problems[0]) if problems else None
+    return BadRequestError("; ".join(texts), param=param)
+
+
+def _problem_text(problem: Mapping[str, Any]) -> str:
+    field, kind = _param(problem), problem["type"]
+    if kind == "json_invalid":
+        return f"the body is not JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
+    if kind in ("model_attributes_type", "missing") and not field:
+        return "the body must be a JSON object, sent with the header Content-Type: application/json"
+    if kind == "extra_forbidden":
+        return f"{field}: unknown field"
+    if kind == "missing":
+        return f"{field}: this field is required"
+    message = re.sub("^Value error, ", "", str(problem["msg"]))
+    given = problem.get("input")
+    shown = f" (given: {str(given)[:200]})" if isinstance(given, str | int | float) else ""
+    return f"{field}: {message}{shown}"
+
+
+def _param(problem: Mapping[str, Any]) -> str | None:
+    """`messages[0].content` from ("body", "messages", 0, "content")."""
+    path = ""
+    for part in problem["loc"][1:]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.removeprefix(".") or None

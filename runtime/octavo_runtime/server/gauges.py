@@ -1,0 +1,92 @@
+"""The gauges of `/metrics` from one snapshot of what is known. Pure.
+
+A gauge whose source is not known yet (no step so far, engine loading) is absent rather than zero.
+"""
+
+import dataclasses
+import statistics
+from collections import deque
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from octavo_runtime.heartbeat import PHASES, Phase
+from octavo_runtime.messages import EngineInfo, Stats
+
+VOLATILITY_WINDOW_S = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    phase: Phase
+    stats: Stats | None
+    info: EngineInfo | None
+    kv_available_volatility: float | None
+
+
+class Availability:
+    """Samples (free + cached) / total blocks once a second and gives the standard deviation over the last minute."""
+
+    def __init__(self) -> None:
+        self._samples: deque[float] = deque(maxlen=VOLATILITY_WINDOW_S)
+
+    def sample(self, stats: Stats | None) -> None:
+        if stats is not None and stats.blocks_total:
+            self._samples.append(1.0 - stats.blocks_used / stats.blocks_total)
+
+    def volatility(self) -> float | None:
+        samples = list(self._samples)
+        return statistics.pstdev(samples) if samples else None
+
+
+def gauges(snapshot: Snapshot, labels: tuple[str, str]) -> Iterator[Metric]:
+    """`labels`: the values of model_name and engine."""
+    yield _phases(snapshot.phase, labels)
+    if snapshot.info is not None:
+        yield _cache_config(snapshot.info, labels)
+    if snapshot.kv_available_volatility is not None:
+        text = f"Standard deviation of (free + cached) / all blocks over {VOLATILITY_WINDOW_S} s."
+        yield _gauge("octavo_kv_available_volatility", text, snapshot.kv_available_volatility, labels)
+    if snapshot.stats is not None:
+        yield from _from_stats(snapshot.stats, snapshot.info, labels)
+
+
+def _from_stats(stats: Stats, info: EngineInfo | None, labels: tuple[str, str]) -> Iterator[Metric]:
+    used = stats.blocks_used / stats.blocks_total if stats.blocks_total else 0.0
+    yield _gauge("vllm:num_requests_running", "Requests in the running batch.", stats.running, labels)
+    yield _gauge("vllm:num_requests_waiting", "Requests waiting for a place in the batch.", stats.waiting, labels)
+    yield _gauge("vllm:kv_cache_usage_perc", "KV blocks in use by live requests / all, 0 to 1.", used, labels)
+    yield _gauge("octavo_kv_block_utilization", "KV blocks in use by live requests / all.", used, labels)
+    yield _gauge(
+        "octavo_kv_blocks_cached", "KV blocks of no live request that can still be found.", stats.blocks_cached, labels
+    )
+    if info is not None:
+        text = "Slots filled / slots of the blocks in use; 1 when no block is in use."
+        yield _gauge("octavo_kv_slot_utilization", text, _slot_utilization(stats, info.block_size), labels)
+
+
+def _slot_utilization(stats: Stats, block_size: int) -> float:
+    slots = stats.blocks_used * block_size
+    return stats.slots_filled / slots if slots else 1.0
+
+
+def _phases(phase: Phase, labels: tuple[str, str]) -> Metric:
+    family = GaugeMetricFamily(
+        "octavo_phase", "1 for the phase the runtime is in.", labels=("model_name", "engine", "phase")
+    )
+    for name in PHASES:
+        family.add_metric((*labels, name), float(name == phase))
+    return family
+
+
+def _cache_config(info: EngineInfo, labels: tuple[str, str]) -> Metric:
+    names = ("model_name", "engine", "block_size", "num_gpu_blocks")
+    family = GaugeMetricFamily("vllm:cache_config_info", "The KV cache's configuration, in its labels.", labels=names)
+    family.add_metric((*labels, str(info.block_size), str(info.num_blocks)), 1.0)
+    return family
+
+
+def _gauge(name: str, text: str, value: float, labels: tuple[str, str]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=("model_name", "engine"))
+    family.add_metric(labels, value)
+    return family

@@ -1,0 +1,147 @@
+"""What `/metrics` shows: our own names, and vLLM's for what vLLM also has, so that its dashboards and scalers work unconfigured.
+
+Gauges are computed at scrape from the engine's newest counts, so they cannot get stuck; counters and histograms grow with the
+messages of the engine and the ends of requests. Names: DESIGN section 3; buckets: vLLM's.
+"""
+
+from collections.abc import Callable, Iterable
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from octavo_runtime.messages import Stats, StepOutputs
+from octavo_runtime.server.gauges import Snapshot, gauges
+
+LABELS = ("model_name", "engine")
+FIRST_TOKEN_BUCKETS = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+TOKEN_BUCKETS = (
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    20.0,
+    40.0,
+    80.0,
+)
+LATENCY_BUCKETS = (
+    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
+)
+STEP_TOKEN_BUCKETS = (1, 8, *(2**power for power in range(4, 15)))
+LENGTH_BUCKETS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
+BATCH_BUCKETS = tuple(2**power for power in range(11))
+REASONS = ("stop", "length", "abort", "error")
+
+
+class Metrics:
+    """One process's registry. Observations come from the event loop's thread; scrapes from any."""
+
+    def __init__(self, model_name: str, snapshot: Collector) -> None:
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # `_created` series help nobody
+        self._registry = CollectorRegistry()
+        self._registry.register(snapshot)
+        ProcessCollector(registry=self._registry)
+        self._labels = (model_name, "0")
+        self._last: Stats | None = None
+        self._declare_counters()
+        self._declare_histograms()
+
+    def _declare_counters(self) -> None:
+        self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens computed.")
+        self._generated_tokens = self._counter("vllm:generation_tokens", "Tokens generated.")
+        self._preemptions = self._counter(
+            "vllm:num_preemptions", "Sequences whose pages were taken back before they were done."
+        )
+        self._busy_s = self._counter("octavo_engine_busy_seconds", "Seconds with an engine step in flight.")
+        self._restarts = self._counter("octavo_engine_restarts", "Times the engine process died and was started again.")
+        self._success = Counter(
+            "vllm:request_success",
+            "Requests that ended, by reason.",
+            (*LABELS, "finished_reason"),
+            registry=self._registry,
+        )
+        for reason in REASONS:
+            self._success.labels(*self._labels, reason)
+
+    def _declare_histograms(self) -> None:
+        self.first_token_s = self._histogram(
+            "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", FIRST_TOKEN_BUCKETS
+        )
+        self.token_gap_s = self._histogram(
+            "vllm:inter_token_latency_seconds", "Between tokens of one request.", TOKEN_BUCKETS
+        )
+        self.latency_s = self._histogram(
+            "vllm:e2e_request_latency_seconds", "From a request's arrival to its last token.", LATENCY_BUCKETS
+        )
+        self.prompt_length = self._histogram(
+            "vllm:request_prompt_tokens", "Prompt tokens of a request.", LENGTH_BUCKETS
+        )
+        self.output_length = self._histogram(
+            "vllm:request_generation_tokens", "Tokens a request generated.", LENGTH_BUCKETS
+        )
+        self._step_tokens = self._histogram(
+            "vllm:iteration_tokens_total", "Tokens computed in one step.", STEP_TOKEN_BUCKETS
+        )
+        self._batch_size = self._histogram("octavo_batch_size", "Sequences in one step.", BATCH_BUCKETS)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(name, text, LABELS, registry=self._registry).labels(*self._labels)
+
+    def _histogram(self, name: str, text: str, buckets: Iterable[float]) -> Histogram:
+        return Histogram(name, text, LABELS, registry=self._registry, buckets=tuple(buckets)).labels(*self._labels)
+
+    def step(self, message: StepOutputs) -> None:
+        """Count what one step did."""
+        stats = message.stats
+        self._prompt_tokens.inc(stats.step_prompt_tokens)
+        self._generated_tokens.inc(stats.step_generated_tokens)
+        if stats.batch_size:
+            self._step_tokens.observe(stats.step_tokens)
+            self._batch_size.observe(stats.batch_size)
+        self._busy_s.inc(_growth(stats.busy_s_total, self._last.busy_s_total if self._last else 0.0))
+        self._preemptions.inc(_growth(stats.preemptions_total, self._last.preemptions_total if self._last else 0))
+        self._last = stats
+
+    def engine_restarted(self) -> None:
+        self._restarts.inc()
+        self._last = None
+
+    def request_ended(self, reason: str) -> None:
+        self._success.labels(*self._labels, reason).inc()
+
+    def exposition(self) -> bytes:
+        """The text format that Prometheus scrapes."""
+        return generate_latest(self._registry)
+
+
+def _growth(total: float, before: float) -> float:
+    """How much a total of the engine grew; never negative, whatever the engine says."""
+    return max(0.0, total - before)
+
+
+class SnapshotCollector(Collector):
+    """Computes the gauges at each scrape from what `read` gives."""
+
+    def __init__(self, model_name: str, read: Callable[[], Snapshot]) -> None:
+        self._model_name = model_name
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        return gauges(self._read(), (self._model_name, "0"))

@@ -1,0 +1,99 @@
+"""A request's options and prompt as the engine's `AddRequest`: defaults, clamps and the limits that need the model. Pure."""
+
+import dataclasses
+
+from octavo_runtime.messages import AddRequest, Sampling
+from octavo_runtime.server.errors import BadRequestError
+from octavo_runtime.server.schema import Options
+
+GREEDY_BELOW = 1e-5
+LEAST_TEMPERATURE = 0.01  # below it, logits divided by the temperature lose the order of close tokens
+COMPLETION_DEFAULT_TOKENS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelLimits:
+    """What the engine came up with, and what the model's author set."""
+
+    max_model_len: int
+    vocab_size: int
+    eos_ids: tuple[int, ...]
+    sampling_defaults: dict[str, float]
+
+
+def add_request(
+    request_id: str,
+    options: Options,
+    prompt_ids: list[int],
+    limits: ModelLimits,
+    fresh_seed: int,
+    default_tokens: int | None,
+) -> AddRequest:
+    """`fresh_seed` is for clients that give none; `default_tokens` None fills the context. Raises BadRequestError."""
+    limit = _output_limit(options, len(prompt_ids), limits.max_model_len, default_tokens)
+    check_ids(options.stop_token_ids or [], limits.vocab_size, "stop_token_ids")
+    return AddRequest(
+        id=request_id,
+        prompt_ids=prompt_ids,
+        sampling=_sampling(options, limits.sampling_defaults),
+        seed=fresh_seed if options.seed in (None, -1) else int(options.seed or 0) % 2**64,
+        eos_ids=[] if options.ignore_eos else list(limits.eos_ids),
+        stop_ids=options.stop_token_ids or [],
+        max_tokens=limit,
+        min_tokens=options.min_tokens,
+    )
+
+
+def check_prompt_length(tokens: int, options: Options, max_model_len: int, part: str) -> None:
+    """The prompt and one more token must fit into the context. `part` is what the client calls the prompt."""
+    if tokens < max_model_len:
+        return
+    wanted = options.output_limit() or 1
+    raise BadRequestError(
+        f"This model's maximum context length is {max_model_len} tokens. However, you requested {tokens + wanted} tokens "
+        f"({tokens} in the {part}, {wanted} in the completion). Please reduce the length of the {part} or completion.",
+        param=part,
+        code="context_length_exceeded",
+    )
+
+
+def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
+    wrong = next((one for one in ids if not 0 <= one < vocab_size), None)
+    if wrong is not None:
+        raise BadRequestError(f"{param}: {wrong} is not a token id of this model (0 to {vocab_size - 1})", param=param)
+
+
+def _output_limit(options: Options, prompt_tokens: int, max_model_len: int, default_tokens: int | None) -> int | None:
+    """The client's limit, cut to what the context leaves. More than a whole context is taken for a mistake."""
+    explicit = options.output_limit()
+    if explicit is not None and explicit > max_model_len:
+        raise BadRequestError(
+            f"max_tokens {explicit} is more than the model's whole context of {max_model_len} tokens",
+            param="max_tokens",
+        )
+    room = max_model_len - prompt_tokens
+    limit = explicit if explicit is not None else default_tokens
+    if options.min_tokens > (room if limit is None else min(limit, room)):
+        raise BadRequestError(
+            f"min_tokens {options.min_tokens} is more than the {min(limit or room, room)} tokens that may be generated",
+            param="min_tokens",
+        )
+    return None if limit is None else min(limit, room)
+
+
+def _sampling(options: Options, defaults: dict[str, float]) -> Sampling:
+    temperature = _chosen(options.temperature, defaults.get("temperature"), 1.0)
+    if temperature < GREEDY_BELOW:
+        return Sampling(temperature=0.0)
+    return Sampling(
+        temperature=max(temperature, LEAST_TEMPERATURE),
+        top_p=_chosen(options.top_p, defaults.get("top_p"), 1.0),
+        top_k=max(0, int(_chosen(options.top_k, defaults.get("top_k"), 0))),
+        min_p=_chosen(options.min_p, defaults.get("min_p"), 0.0),
+    )
+
+
+def _chosen(given: float | None, authors: float | None, otherwise: float) -> float:
+    if given is not None:
+        return given
+    return authors if authors is not None else otherwise

@@ -1,0 +1,151 @@
+"""`/live`, `/ready`, `/health`, `/state` and `/metrics`: answered from shared memory and the newest counts, on either port.
+
+Nothing here waits for the event loop or the engine, so the health port's thread can answer while both are busy.
+"""
+
+import dataclasses
+import http.server
+import logging
+import sys
+import threading
+import time
+from typing import Any
+
+import msgspec
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from octavo_runtime.config import ServeConfig
+from octavo_runtime.heartbeat import Heartbeat
+from octavo_runtime.messages import EngineInfo
+from octavo_runtime.server.gauges import Availability, Snapshot
+from octavo_runtime.server.health import Health, Signs, health, last_step_age_s
+from octavo_runtime.server.service import Service
+from octavo_runtime.server.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+PATHS = ("/live", "/ready", "/health", "/state", "/metrics")
+NORMAL_PRESSURE = 0  # the ladder's level; this version has no ladder and stays at it
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeAnswer:
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Loop:
+    """What the event loop tells the health thread about itself: single attributes, written by one thread."""
+
+    def __init__(self) -> None:
+        self.tick_at_s = time.monotonic()
+        self.listening = False
+        self.availability = Availability()
+
+
+class Probes:
+    """Reads; changes nothing."""
+
+    def __init__(self, service: Service, supervisor: Supervisor, heartbeat: Heartbeat, loop: Loop) -> None:
+        self._service = service
+        self._supervisor = supervisor
+        self._heartbeat = heartbeat
+        self._loop = loop
+
+    def answer(self, path: str) -> ProbeAnswer | None:
+        """None for a path that is not one of `PATHS`."""
+        if path == "/metrics":
+            return ProbeAnswer(200, CONTENT_TYPE_PLAIN_0_0_4, self._service.metrics.exposition())
+        if path not in PATHS:
+            return None
+        state = self.health()
+        if path == "/state":
+            return ProbeAnswer(200, "application/json", msgspec.json.encode(self._state(state)))
+        good = state.live if path == "/live" else state.ready
+        text = f"{state.phase}: {state.reason}" if state.reason else state.phase
+        return ProbeAnswer(200 if good else 503, "text/plain; charset=utf-8", text.encode() + b"\n")
+
+    def health(self) -> Health:
+        signs = Signs(
+            pulse=self._heartbeat.read(),
+            now_s=time.monotonic(),
+            api_tick_at_s=self._loop.tick_at_s,
+            engine_up=self._service.engine.info is not None,
+            listening=self._loop.listening,
+            drain=self._service.drain.phase,
+        )
+        return health(signs)
+
+    def snapshot(self) -> Snapshot:
+        """What the gauges are computed from."""
+        engine = self._service.engine
+        return Snapshot(self.health().phase, engine.stats, engine.info, self._loop.availability.volatility())
+
+    def _state(self, state: Health) -> dict[str, Any]:
+        service, pulse = self._service, self._heartbeat.read()
+        info, stats = service.engine.info, service.engine.stats
+        return dataclasses.asdict(state) | {
+            "last_step_age_s": last_step_age_s(pulse, time.monotonic()),
+            "step": pulse.step,
+            "in_flight": service.drain.in_flight,
+            "running": stats.running if stats else 0,
+            "waiting": stats.waiting if stats else 0,
+            "drain": {"phase": service.drain.phase, "estimate_s": service.pace.estimate_s()},
+            "pressure_level": NORMAL_PRESSURE,
+            "engine": {"pid": self._supervisor.pid, "restarts": self._supervisor.restarts},
+            "config": _effective_config(service.config, info),
+        }
+
+
+def _effective_config(config: ServeConfig, info: EngineInfo | None) -> dict[str, Any]:
+    """The flags, with what the engine settled for `auto` once it is up."""
+    settled = msgspec.to_builtins(info) if info is not None else {}
+    return dataclasses.asdict(config) | settled | {"model": config.model, "served_model_name": config.model_name}
+
+
+class HealthServer:
+    """The health port: a thread of its own, so that no request and no busy loop stands before a probe."""
+
+    def __init__(self, host: str, port: int, probes: Probes) -> None:
+        """Binds at once; raises OSError where the port is taken."""
+        self._server = _ThreadingServer((host, port), _handler_of(probes))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _ThreadingServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away in the middle is no news; anything else is."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            log.exception("a request to the health port failed")
+
+
+def _handler_of(probes: Probes) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30.0  # a connection that sends nothing must not hold a thread for ever
+
+        def do_GET(self) -> None:  # the library's name
+            answer = probes.answer(self.path.partition("?")[0])
+            if answer is None:
+                answer = ProbeAnswer(404, "text/plain; charset=utf-8", f"only {', '.join(PATHS)} are here\n".encode())
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Probes come every few seconds: not worth a line each."""
+
+    return Handler

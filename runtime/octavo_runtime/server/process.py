@@ -1,0 +1,190 @@
+"""The API process: from a configuration to a listening server, and to its end.
+
+The engine process was started before this module (and the libraries it needs) was imported; both get ready at the same time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.heartbeat import Heartbeat
+from octavo_runtime.server.app import build_app
+from octavo_runtime.server.control import ControlSocket
+from octavo_runtime.server.drain import Drain, Pace
+from octavo_runtime.server.engine_client import EngineClient, engine_endpoint
+from octavo_runtime.server.gauges import Snapshot
+from octavo_runtime.server.health import Health
+from octavo_runtime.server.metrics import Metrics, SnapshotCollector
+from octavo_runtime.server.probes import HealthServer, Loop, Probes
+from octavo_runtime.server.service import Service
+from octavo_runtime.server.supervisor import EngineStartError, Supervisor
+from octavo_runtime.text import model_text
+
+log = logging.getLogger("octavo")
+
+TICK_S = 0.5
+PROGRESS_EVERY_S = 3.0
+KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, so that they close first
+FORCED_EXIT_CODE = 1
+
+
+async def serve(config: ServeConfig, engine: "subprocess.Popen[bytes]", run_dir: Path, heartbeat: Heartbeat) -> int:
+    """Serve until a signal or the engine's failure to start; the exit code. Raises ConfigError, text errors, OSError."""
+    server = _Server(config, engine, run_dir, heartbeat)
+    return await server.run()
+
+
+class _Server:
+    def __init__(
+        self, config: ServeConfig, engine: "subprocess.Popen[bytes]", run_dir: Path, heartbeat: Heartbeat
+    ) -> None:
+        self._config = config
+        self._heartbeat = heartbeat
+        self._loop_state = Loop()
+        metrics = Metrics(config.model_name, SnapshotCollector(config.model_name, self._snapshot))
+        client = EngineClient(engine_endpoint(run_dir), metrics.step)
+        text = model_text.load(config.model_path)
+        self._service = Service(config, text, client, Drain(), Pace(), metrics)
+        self._supervisor = Supervisor(config, engine, client, heartbeat, metrics.engine_restarted)
+        self._probes = Probes(self._service, self._supervisor, heartbeat, self._loop_state)
+        self._control = ControlSocket(run_dir, self._service.drain, self._service.pace)
+        self._signals = 0
+        self._stop = asyncio.Event()
+        self._forced = False
+        self._draining: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        health = HealthServer(self._config.host, self._config.health_port, self._probes)
+        health.start()
+        listener = _listen(self._config.host, self._config.port)
+        http = _Uvicorn(build_app(self._service, self._probes))
+        await self._control.start()
+        self._catch_signals()
+        supervising = asyncio.create_task(self._supervisor.run())
+        serving = asyncio.create_task(http.serve(sockets=[listener]))
+        ticking = asyncio.create_task(self._tick(http))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({supervising, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return self._exit_code(supervising)
+        finally:
+            http.should_exit = True
+            http.force_exit = self._forced
+            await serving
+            ticking.cancel()
+            stopping.cancel()
+            await self._supervisor.stop()
+            await asyncio.gather(supervising, return_exceptions=True)
+            self._service.engine.close()
+            await self._control.stop()
+            health.stop()
+
+    def _exit_code(self, supervising: "asyncio.Task[None]") -> int:
+        if not supervising.done():
+            return FORCED_EXIT_CODE if self._forced else 0
+        error = supervising.exception()
+        if not isinstance(error, EngineStartError):
+            assert error is not None  # it ends without an error only once stopped
+            raise error
+        log.error("%s", error)
+        return 1
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number, settle_s in ((signal.SIGTERM, self._config.drain_settle), (signal.SIGINT, 0.0)):
+            loop.add_signal_handler(number, self._on_signal, settle_s)
+
+    def _on_signal(self, settle_s: float) -> None:
+        """The first signal drains, the second ends at once."""
+        self._signals += 1
+        if self._signals == 1:
+            self._draining = asyncio.create_task(self._drain_and_stop(settle_s))
+        else:
+            log.warning("second signal: ending at once, %d requests in flight", self._service.drain.in_flight)
+            self._forced = True
+            self._stop.set()
+
+    async def _drain_and_stop(self, settle_s: float) -> None:
+        drain, timeout_s = self._service.drain, self._config.drain_timeout
+        log.info("draining: %d requests in flight get up to %g s", drain.in_flight, timeout_s)
+        if not await drain.run(settle_s, timeout_s):
+            log.warning("%d requests were still in flight after %g s: ending them", drain.in_flight, timeout_s)
+        self._stop.set()
+
+    async def _tick(self, http: "_Uvicorn") -> None:
+        """Show that the loop moves, sample once a second, and log how start-up goes."""
+        report, next_sample_s = _PhaseReport(self._config), 0.0
+        while True:
+            now_s = self._loop_state.tick_at_s = time.monotonic()
+            self._loop_state.listening = http.started
+            if now_s >= next_sample_s:
+                next_sample_s = now_s + 1.0
+                self._loop_state.availability.sample(self._service.engine.stats)
+            report.tell(self._probes.health(), now_s)
+            await asyncio.sleep(TICK_S)
+
+    def _snapshot(self) -> Snapshot:
+        return self._probes.snapshot()
+
+
+class _PhaseReport:
+    """Logs a line when the phase changes, and now and then how far loading is."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        self._url = f"http://{_shown_host(config.host)}:{config.port}/v1"
+        self._model = config.model_name
+        self._phase = ""
+        self._told = ""
+        self._told_at_s = 0.0
+
+    def tell(self, state: Health, now_s: float) -> None:
+        text = f"{state.phase}: {state.reason}" if state.reason else state.phase
+        if text == self._told or (state.phase == self._phase and now_s < self._told_at_s + PROGRESS_EVERY_S):
+            return
+        self._phase, self._told, self._told_at_s = state.phase, text, now_s
+        log.info("%s", f"ready: {self._model} at {self._url}" if state.ready and state.phase == "ready" else text)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are ours: uvicorn would end streams that a drain still waits for."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=1,
+                server_header=False,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"--host {host} --port {port}: {error.strerror}; give another --port") from error
+
+
+def _shown_host(host: str) -> str:
+    return "127.0.0.1" if host in ("0.0.0.0", "::") else host

@@ -1,0 +1,68 @@
+"""Keeps an engine process running: when a serving one dies, every stream ends with an error and a new one is started.
+
+An engine that ends before it was ever up (a wrong model path, too little memory) is not started again: the same would happen.
+"""
+
+import asyncio
+import logging
+import subprocess
+from collections.abc import Callable
+
+from octavo_runtime.config import ServeConfig
+from octavo_runtime.heartbeat import Heartbeat
+from octavo_runtime.server.engine_client import EngineClient
+from octavo_runtime.server.engine_process import end_engine, how_it_ended, start_engine
+
+log = logging.getLogger(__name__)
+
+
+class EngineStartError(Exception):
+    """The engine ended while loading; it has logged why."""
+
+
+class Supervisor:
+    def __init__(
+        self,
+        config: ServeConfig,
+        first: "subprocess.Popen[bytes]",
+        client: EngineClient,
+        heartbeat: Heartbeat,
+        on_restart: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._process = first
+        self._client = client
+        self._heartbeat = heartbeat
+        self._on_restart = on_restart
+        self._stopping = False
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def run(self) -> None:
+        """Until `stop`. Raises EngineStartError."""
+        while True:
+            self._client.connect()
+            return_code = await asyncio.to_thread(self._process.wait)
+            was_up = self._client.info is not None
+            reason = f"the engine process ended ({how_it_ended(return_code)})"
+            self._client.disconnect(reason)
+            if self._stopping:
+                return
+            if not was_up:
+                raise EngineStartError(f"{reason} before it was ready")
+            log.error("%s; starting it again", reason)
+            self._restart(reason)
+
+    def _restart(self, reason: str) -> None:
+        self.restarts += 1
+        self._on_restart()
+        self._heartbeat.reset()
+        self._heartbeat.progress("loading", 0, f"{reason}; starting it again")
+        self._process = start_engine(self._config)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        await asyncio.to_thread(end_engine, self._process)
