@@ -36,7 +36,10 @@ class Reconciler:
         self._default_image = default_image
 
     async def reconcile(self, key: service.Key) -> None:
-        """Brings children and status of `key` to what its spec says. Raises KubeError where that has to be tried again."""
+        """Brings children and status of `key` to what its spec says.
+
+        Raises KubeError or NameConflictError where it has to be tried again without any event that tells.
+        """
         live = await self._api.get(kube.INFERENCE_SERVICE, key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             return
@@ -49,6 +52,7 @@ class Reconciler:
             await self._stall(live, children, status.Problem(error.reason, str(error)))
         except NameConflictError as error:
             await self._stall(live, children, status.Problem("NameConflict", str(error), spec_valid=True))
+            raise
         except kube.RejectedError as error:
             await self._stall(live, children, status.Problem("Rejected", f"the API server refuses a child: {error}"))
         except kube.DeniedError as error:

@@ -55,7 +55,7 @@ class Workers:
         try:
             async with asyncio.timeout(RECONCILE_LIMIT_S):
                 await self._reconciler.reconcile(key)
-        except (kube.KubeError, TimeoutError) as error:
+        except (kube.KubeError, reconcile.NameConflictError, TimeoutError) as error:
             delay_s = self._keys.failed(key)
             logger.warning("%s: %s; again in %.0f s", key, str(error) or "took too long", delay_s)
             return "retried"

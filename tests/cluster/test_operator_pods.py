@@ -1,0 +1,197 @@
+"""Services with pods of the real runtime image: ready and answering, rolled, placed on GPUs; and what a pod that fails says."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import installation
+from tests.cluster.installation import Images
+from tests.cluster.kubectl import Kubectl, wait_for
+from tests.operator.live import KIND, Object, service, versions, wait_for_condition
+
+NAMESPACE = "octavo-test-pods"
+READY_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def served(octavo: Kubectl, cluster: Kubectl) -> Iterator[Kubectl]:
+    """A namespace with the service `chat`, Ready: shared, since loading takes seconds. Tests leave it Ready."""
+    name = octavo.namespace if cluster.access.is_foreign else NAMESPACE
+    assert name is not None
+    installation.ensure_namespace(cluster, name)
+    kubectl = cluster.within(name)
+    kubectl.apply(service("chat", replicas=1, rollout={"drainTimeoutSeconds": 10}))
+    wait_for_condition(kubectl, "chat", "Ready", "True", timeout_s=READY_S)
+    yield kubectl
+    kubectl.delete(KIND, "chat")
+    if not cluster.access.is_foreign:
+        cluster.delete("namespace", name, timeout_s=120.0)
+
+
+def pods(kubectl: Kubectl, name: str) -> list[Object]:
+    """The pods of a service that are not ending."""
+    found = kubectl.list("pods", f"serving.octavo.dev/service={name}")
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def chat(kubectl: Kubectl, name: str) -> str:
+    """One answer through the Service, by way of the API server's proxy, which works on any cluster."""
+    request = {"model": name, "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 4, "temperature": 0}
+    path = f"/api/v1/namespaces/{kubectl.namespace}/services/{name}:http/proxy/v1/chat/completions"
+    answer = json.loads(kubectl.run("create", "--raw", path, "--filename=-", stdin=json.dumps(request)))
+    text: str = answer["choices"][0]["message"]["content"]
+    return text
+
+
+def test_is_ready_and_answers_under_its_name(served: Kubectl) -> None:
+    found = served.get(KIND, "chat")
+    assert found is not None
+    status = found["status"]
+    assert (status["replicas"], status["readyReplicas"], status["updatedReplicas"]) == (1, 1, 1)
+    conditions = {condition["type"]: condition["status"] for condition in status["conditions"]}
+    assert conditions == {
+        "Ready": "True",
+        "Available": "True",
+        "Reconciling": "False",
+        "Stalled": "False",
+        "SpecValid": "True",
+    }
+    [pod] = pods(served, "chat")
+    assert status["pods"] == [{"name": pod["metadata"]["name"]}]
+    assert status["runtimeImage"] == pod["spec"]["containers"][0]["image"]
+    assert chat(served, "chat")
+
+
+def test_writes_nothing_while_nothing_changes(served: Kubectl) -> None:
+    """Each of these makes the operator look again: a foreign label on the child and on the service."""
+    before = versions(served, "chat")
+    served.run("label", KIND, "chat", "--overwrite", "seen=once")
+    wait_for(lambda: versions(served, "chat")[KIND] != before[KIND], 10, "the label to be there")
+    labelled = versions(served, "chat")
+    served.run("annotate", "pods", "--selector=serving.octavo.dev/service=chat", "--overwrite", "seen=once")
+    wait_for_condition(served, "chat", "Ready", "True")
+    assert versions(served, "chat") == {**before, KIND: labelled[KIND]}
+
+
+def test_runs_with_no_rights_and_a_read_only_disk(served: Kubectl) -> None:
+    [pod] = pods(served, "chat")
+    name = pod["metadata"]["name"]
+    assert served.run("exec", name, "--", "id", "-u").strip() == "65532"
+    check = "test ! -w / && test ! -w /usr && test -w /tmp && test -w /run/octavo && test ! -e /var/run/secrets/kubernetes.io && echo locked"
+    assert served.run("exec", name, "--", "sh", "-c", check).strip() == "locked"
+
+
+def test_a_change_of_the_spec_rolls_without_a_gap(served: Kubectl) -> None:
+    [old] = pods(served, "chat")
+    served.patch(KIND, "chat", {"spec": {"runtime": {"maxNumSeqs": 8}}})
+    wait_for_condition(served, "chat", "Reconciling", "True")
+    assert chat(served, "chat"), "the old pod answers while the new one loads"
+    wait_for_condition(served, "chat", "Ready", "True", timeout_s=READY_S)
+    [new] = pods(served, "chat")
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert "--max-num-seqs=8" in new["spec"]["containers"][0]["args"]
+    assert chat(served, "chat")
+
+
+def test_suspending_stops_the_pods_and_resuming_starts_them(served: Kubectl) -> None:
+    served.patch(KIND, "chat", {"spec": {"suspend": True}})
+    found = wait_for_condition(served, "chat", "Ready", "True", says="Suspended", timeout_s=60)
+    assert found["spec"]["replicas"] == 1
+    wait_for_condition(served, "chat", "Available", "False")
+    served.patch(KIND, "chat", {"spec": {"suspend": False}})
+    wait_for_condition(served, "chat", "Ready", "True", says="AllReady", timeout_s=READY_S)
+
+
+def test_gpus_are_asked_for_and_counted_by_the_scheduler(
+    octavo: Kubectl, namespace: Kubectl, own_cluster: None
+) -> None:
+    """The node declares 8 GPUs and has none: the pods are placed as if, and the runtime says that it finds no GPU."""
+    namespace.apply(
+        service("fits", device="gpu", parallelism={"tensor": 4}),
+        service("huge", device="gpu", parallelism={"tensor": 16}),
+    )
+    wait_for_condition(namespace, "huge", "Ready", "False", says="Insufficient nvidia.com/gpu", timeout_s=60)
+    [pod] = wait_for(
+        lambda: [pod for pod in pods(namespace, "fits") if pod["spec"].get("nodeName")], 60, "the pod on a node"
+    )
+    [container] = pod["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert any(
+        volume["name"] == "shm" and volume["emptyDir"]["medium"] == "Memory" for volume in pod["spec"]["volumes"]
+    )
+    wait_for_condition(namespace, "fits", "Ready", "False", says="exit code", timeout_s=120)
+
+
+def test_a_pod_that_crashes_says_why(octavo: Kubectl, namespace: Kubectl) -> None:
+    namespace.apply(service("crash", model={"source": "file:///models/missing.gguf"}))
+    found = wait_for_condition(namespace, "crash", "Ready", "False", says="missing.gguf", timeout_s=120)
+    assert "exit code" in found["status"]["pods"][0]["reason"]
+    wait_for_condition(namespace, "crash", "Stalled", "False")
+
+
+def test_an_image_that_cannot_be_pulled_is_named(octavo: Kubectl, namespace: Kubectl) -> None:
+    image = f"{octavo.access.registry}/octavo-nothing:0"
+    namespace.apply(service("pull", runtime={"image": image}))
+    wait_for_condition(namespace, "pull", "Ready", "False", says="ImagePullBackOff", timeout_s=90)
+
+
+def test_a_model_in_a_claim_is_served(octavo: Kubectl, namespace: Kubectl, images: Images, own_cluster: None) -> None:
+    """The claim holds a copy of the model that a pod of the same image put there, as a user's download job would."""
+    namespace.apply(*claim(namespace.namespace or ""), loader(images.runtime_demo))
+    wait_for(lambda: (namespace.get("pod", "loader") or {})["status"].get("phase") == "Succeeded", 120, "the copy")
+    namespace.apply(service("claimed", model={"source": "pvc://weights/small/model.gguf"}))
+    wait_for_condition(namespace, "claimed", "Ready", "True", timeout_s=READY_S)
+    assert chat(namespace, "claimed")
+    namespace.run("delete", "persistentvolume", f"weights-{namespace.namespace}", "--wait=false")
+
+
+def claim(namespace: str) -> list[Object]:
+    """A volume in a folder of the node, bound to the claim `weights`."""
+    size = {"storage": "1Gi"}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"weights-{namespace}"},
+        "spec": {
+            "capacity": size,
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": f"/var/lib/octavo-onenode/state/volumes/{namespace}", "type": "DirectoryOrCreate"},
+            "claimRef": {"namespace": namespace, "name": "weights"},
+        },
+    }
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "weights"},
+        "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": size}},
+    }
+    return [volume, wanted]
+
+
+def loader(image: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "loader"},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "loader",
+                    "image": image,
+                    "command": [
+                        "sh",
+                        "-c",
+                        "mkdir -p /weights/small && cp /models/smollm2.gguf /weights/small/model.gguf",
+                    ],
+                    # The folder of a hostPath volume belongs to root.
+                    "securityContext": {"runAsUser": 0},
+                    "volumeMounts": [{"name": "weights", "mountPath": "/weights"}],
+                }
+            ],
+            "volumes": [{"name": "weights", "persistentVolumeClaim": {"claimName": "weights"}}],
+        },
+    }

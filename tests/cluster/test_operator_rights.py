@@ -1,0 +1,46 @@
+"""What the operator's service account may do in the cluster, asked of the API server's authorizer."""
+
+import pytest
+
+from tests.cluster.kubectl import CommandError, Kubectl
+
+MAY = [
+    ("list", "pods"),
+    ("watch", "inferenceservices.serving.octavo.dev"),
+    ("create", "deployments.apps"),
+    ("patch", "services"),
+    ("patch", "inferenceservices.serving.octavo.dev/status"),
+]
+MAY_NOT = [
+    ("list", "secrets"),
+    ("get", "secrets"),
+    ("delete", "pods"),
+    ("create", "pods/exec"),
+    ("delete", "deployments.apps"),
+    ("delete", "services"),
+    ("update", "inferenceservices.serving.octavo.dev"),
+    ("delete", "inferenceservices.serving.octavo.dev"),
+    ("create", "clusterroles.rbac.authorization.k8s.io"),
+    ("list", "nodes"),
+    ("create", "serviceaccounts/token"),
+]
+
+
+def allowed(octavo: Kubectl, verb: str, resource: str) -> bool:
+    name, _, subresource = resource.partition("/")
+    words = [verb, name, *([f"--subresource={subresource}"] if subresource else [])]
+    account = f"--as=system:serviceaccount:{octavo.namespace}:octavo-operator"
+    try:
+        return octavo.run("auth", "can-i", *words, account).strip() == "yes"
+    except CommandError:
+        return False  # it answers "no" with an exit code of 1
+
+
+@pytest.mark.parametrize(("verb", "resource"), [pytest.param(*pair, id=" ".join(pair)) for pair in MAY])
+def test_may_do_what_it_needs(octavo: Kubectl, verb: str, resource: str) -> None:
+    assert allowed(octavo, verb, resource)
+
+
+@pytest.mark.parametrize(("verb", "resource"), [pytest.param(*pair, id=" ".join(pair)) for pair in MAY_NOT])
+def test_may_do_nothing_else(octavo: Kubectl, verb: str, resource: str) -> None:
+    assert not allowed(octavo, verb, resource)

@@ -1,0 +1,155 @@
+"""The InferenceService's schema in a real API server: what it refuses and says, what it fills in, how it prints and scales."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.installation import REPOSITORY
+from tests.cluster.kubectl import CommandError, Kubectl
+from tests.operator.live import KIND, service
+
+EXAMPLES = sorted((REPOSITORY / "crds" / "examples").glob("*.yaml"))
+FILE = {"source": "file:///models/smollm2.gguf"}
+
+
+def dry_run(kubectl: Kubectl, body: dict[str, Any]) -> dict[str, Any]:
+    """What the API server would store."""
+    text = kubectl.run("create", "--dry-run=server", "--output=json", "--filename=-", stdin=json.dumps(body))
+    stored: dict[str, Any] = json.loads(text)
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        pytest.param({"model": {"source": "hf://org/repo"}}, "must be file:///path", id="source of another kind"),
+        pytest.param({"model": {"source": "file://models/x"}}, "must be file:///path", id="file with a host"),
+        pytest.param({"model": {"source": "pvc://claim"}}, "must be file:///path", id="claim without a path"),
+        pytest.param({"model": {"source": "file:///a/../b"}}, "must not contain '..'", id="source that climbs"),
+        pytest.param({"model": {"source": "file:///a b"}}, "spaces", id="source with a space"),
+        pytest.param({"model": {"source": "file:///" + "x" * 1100}}, "1024", id="source too long"),
+        pytest.param({"model": {**FILE, "dtype": "float16"}}, "Unsupported value", id="unknown dtype"),
+        pytest.param({"model": {}}, "source: Required value", id="no source"),
+        pytest.param({"device": "tpu"}, "Unsupported value", id="unknown device"),
+        pytest.param({"gpu": {"nodeSelector": {"a": "b"}}}, "remove spec.gpu", id="gpu block on a cpu"),
+        pytest.param({"parallelism": {"tensor": 0}}, "greater than or equal to 1", id="no tensor degree"),
+        pytest.param({"device": "gpu", "gpu": {"resource": "gpu"}}, "write domain/name", id="resource without domain"),
+        pytest.param(
+            {"device": "gpu", "gpu": {"tolerations": [{"effect": "NoSchedule"}]}},
+            "add key, or set operator to Exists",
+            id="toleration without key",
+        ),
+        pytest.param(
+            {"device": "gpu", "gpu": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
+            "remove value, or use operator Equal",
+            id="toleration that exists with a value",
+        ),
+        pytest.param(
+            {"device": "gpu", "gpu": {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 3}]}},
+            "set effect to NoExecute",
+            id="toleration with seconds",
+        ),
+        pytest.param({"resources": {"cpu": "0"}}, "more than zero cores", id="no cores"),
+        pytest.param({"resources": {"cpu": "two"}}, "more than zero cores", id="cores in words"),
+        pytest.param({"resources": {"memory": "1GB"}}, "such as 512Mi or 16Gi", id="memory with a wrong suffix"),
+        pytest.param({"resources": {"memory": -1}}, "more than zero bytes", id="negative memory"),
+        pytest.param({"runtime": {"kvCache": {"memory": "0Mi"}}}, "more than zero bytes", id="no KV memory"),
+        pytest.param({"runtime": {"blockSize": 17}}, "Unsupported value", id="odd page size"),
+        pytest.param(
+            {"runtime": {"maxNumSeqs": 64, "maxNumBatchedTokens": 32}},
+            "raise maxNumBatchedTokens",
+            id="fewer tokens than sequences",
+        ),
+        pytest.param({"runtime": {"extraArgs": ["verbose"]}}, "must be --flag=value", id="argument that is no flag"),
+        pytest.param({"runtime": {"extraArgs": ["--port=1"]}}, "which the operator sets", id="flag of the operator"),
+        pytest.param({"runtime": {"extraArgs": ["--device=cpu"]}}, "what has a field", id="flag with a field"),
+        pytest.param({"runtime": {"image": "a b"}}, "must not contain spaces", id="image with a space"),
+        pytest.param({"replicas": -1}, "greater than or equal to 0", id="negative replicas"),
+        pytest.param({"rollout": {"strategy": "Canary"}}, "Unsupported value", id="unknown strategy"),
+        pytest.param({"rollout": {"drainTimeoutSeconds": 3601}}, "less than or equal to 3600", id="endless drain"),
+        pytest.param({"replica": 1}, "unknown field", id="misspelt field"),
+    ],
+)
+def test_refuses_what_cannot_be_and_says_how_to_mend_it(octavo: Kubectl, spec: dict[str, Any], says: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        dry_run(octavo, service("schema", **spec))
+    assert says in refused.value.stderr
+
+
+@pytest.mark.parametrize("name", ["a" * 41, "1st", "a.b"])
+def test_refuses_names_that_children_cannot_have(octavo: Kubectl, name: str) -> None:
+    with pytest.raises(CommandError, match="Choose a shorter or simpler name"):
+        dry_run(octavo, service(name))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"resources": {"cpu": 2, "memory": 4294967296}}, id="whole numbers"),
+        pytest.param({"resources": {"cpu": "1500m", "memory": "1.5Gi"}}, id="fractions"),
+        pytest.param({"model": {"source": "pvc://my.claim/llama/8b"}}, id="a claim"),
+        pytest.param({"replicas": 0}, id="no replicas"),
+        pytest.param({"parallelism": {"tensor": 3}}, id="any tensor degree on a cpu"),
+        pytest.param({"runtime": {"extraArgs": ["--max-num-queued-reqs=1", "--verbose"]}}, id="other flags"),
+        pytest.param({"device": "gpu", "gpu": {"tolerations": [{"operator": "Exists"}]}}, id="tolerate everything"),
+    ],
+)
+def test_takes_what_can_be(octavo: Kubectl, spec: dict[str, Any]) -> None:
+    dry_run(octavo, service("a" * 40, **spec))
+
+
+def test_fills_in_defaults_but_no_replicas(octavo: Kubectl) -> None:
+    body = service("schema")
+    body["spec"] = {"model": FILE, "gpu": {}, "rollout": {}}
+    stored = dry_run(octavo, body)
+    assert stored["spec"] == {
+        "model": FILE,
+        "device": "gpu",
+        "parallelism": {"tensor": 1},
+        "gpu": {"resource": "nvidia.com/gpu"},
+        "rollout": {"drainTimeoutSeconds": 60},
+    }
+    assert stored["status"] == {"observedGeneration": -1}
+
+
+def test_the_device_cannot_be_changed(octavo: Kubectl, namespace: Kubectl) -> None:
+    namespace.apply(service("fixed", suspend=True))
+    with pytest.raises(CommandError, match="make a second one with another name"):
+        namespace.patch(KIND, "fixed", {"spec": {"device": "gpu"}})
+    namespace.patch(KIND, "fixed", {"spec": {"replicas": 2}})
+
+
+@pytest.mark.parametrize("example", [pytest.param(path, id=path.stem) for path in EXAMPLES])
+def test_takes_every_example(octavo: Kubectl, example: Path) -> None:
+    assert yaml.safe_load(example.read_text())["kind"] == "InferenceService"
+    octavo.run("apply", "--dry-run=server", f"--filename={example}")
+    octavo.run("apply", "--server-side", "--dry-run=server", f"--filename={example}")
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        pytest.param("spec.parallelism", "Tensor-parallel degree", id="parallelism"),
+        pytest.param("spec.runtime.kvCache.memory", "in bytes", id="KV memory"),
+        pytest.param("spec.rollout.drainTimeoutSeconds", "Seconds", id="drain"),
+        pytest.param("status", "Ready (every desired pod updated and ready)", id="conditions"),
+    ],
+)
+def test_explains_its_fields(octavo: Kubectl, field: str, says: str) -> None:
+    text = " ".join(octavo.run("explain", f"inferenceservices.{field}").split())
+    assert says in text
+
+
+def test_prints_and_scales_by_its_short_name(octavo: Kubectl, namespace: Kubectl) -> None:
+    namespace.apply(service("columns", suspend=True, replicas=1))
+    header, line = namespace.run("get", "oisvc").splitlines()
+    assert header.split() == ["NAME", "MODEL", "TP", "READY", "REASON", "REPLICAS", "AGE"]
+    assert line.split()[:3] == ["columns", "file:///models/smollm2.gguf", "1"]
+    assert "columns" in namespace.run("get", "octavo", "--output=name")
+    namespace.run("scale", "oisvc/columns", "--replicas=3")
+    found = namespace.get(KIND, "columns")
+    assert found is not None
+    assert found["spec"]["replicas"] == 3
