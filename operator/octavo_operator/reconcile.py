@@ -46,6 +46,7 @@ class Reconciler:
         children = {kind.kind: await self._api.get(kind, key) for kind in _CHILDREN}
         try:
             wanted = service.parse(live, self._default_image)
+            await self._check_claim(wanted)
             step = plan.plan(wanted)
             await self._bring_about(wanted, step, children)
         except service.SpecError as error:
@@ -60,6 +61,11 @@ class Reconciler:
             raise
         else:
             await self._write_status(live, status.serving(wanted, step, self._observe(key, children)))
+
+    async def _check_claim(self, wanted: service.Service) -> None:
+        if wanted.source.claim is not None:
+            name = service.Key(wanted.key.namespace, wanted.source.claim)
+            service.check_claim(wanted, await self._api.get(kube.CLAIM, name))
 
     async def _bring_about(
         self, wanted: service.Service, step: plan.Plan, children: dict[str, dict[str, Any] | None]

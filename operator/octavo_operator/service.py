@@ -107,6 +107,19 @@ def parse(body: Mapping[str, Any], default_image: str | None) -> Service:
     )
 
 
+def check_claim(service: Service, claim: Mapping[str, Any] | None) -> None:
+    """Raises SpecError where several pods are wanted of a claim that only one node can mount. A missing claim is waited for."""
+    if claim is None or service.replicas < 2:
+        return
+    modes = set(claim["spec"].get("accessModes", ()))
+    if not modes & {"ReadWriteMany", "ReadOnlyMany"}:
+        raise SpecError(
+            "ClaimNotShared",
+            f"the claim {service.source.claim} of spec.model.source is {', '.join(sorted(modes))}, which pods on several nodes "
+            f"cannot mount: set spec.replicas to 1, or use a claim that is ReadWriteMany or ReadOnlyMany",
+        )
+
+
 def _source(text: str) -> Source:
     parts = urlsplit(text)
     if parts.scheme == "file" and not parts.netloc and len(parts.path) > 1:

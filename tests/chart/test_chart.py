@@ -105,6 +105,7 @@ def test_its_rights_are_the_least() -> None:
         "inferenceservices",
         "inferenceservices/finalizers",
         "inferenceservices/status",
+        "persistentvolumeclaims",
         "pods",
         "services",
     }

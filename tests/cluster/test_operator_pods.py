@@ -78,7 +78,8 @@ def test_runs_with_no_rights_and_a_read_only_disk(served: Kubectl) -> None:
     [pod] = pods(served, "chat")
     name = pod["metadata"]["name"]
     assert served.run("exec", name, "--", "id", "-u").strip() == "65532"
-    check = "test ! -w / && test ! -w /usr && test -w /tmp && test -w /run/octavo && test ! -e /var/run/secrets/kubernetes.io && echo locked"
+    checks = ["! -w /", "! -w /usr", "-w /tmp", "-w /run/octavo", "! -e /var/run/secrets/kubernetes.io"]
+    check = " && ".join(f"test {condition}" for condition in checks) + " && echo locked"
     assert served.run("exec", name, "--", "sh", "-c", check).strip() == "locked"
 
 
@@ -136,14 +137,23 @@ def test_an_image_that_cannot_be_pulled_is_named(octavo: Kubectl, namespace: Kub
     wait_for_condition(namespace, "pull", "Ready", "False", says="ImagePullBackOff", timeout_s=90)
 
 
-def test_a_model_in_a_claim_is_served(octavo: Kubectl, namespace: Kubectl, images: Images, own_cluster: None) -> None:
-    """The claim holds a copy of the model that a pod of the same image put there, as a user's download job would."""
-    namespace.apply(*claim(namespace.namespace or ""), loader(images.runtime_demo))
-    wait_for(lambda: (namespace.get("pod", "loader") or {})["status"].get("phase") == "Succeeded", 120, "the copy")
-    namespace.apply(service("claimed", model={"source": "pvc://weights/small/model.gguf"}))
-    wait_for_condition(namespace, "claimed", "Ready", "True", timeout_s=READY_S)
-    assert chat(namespace, "claimed")
-    namespace.run("delete", "persistentvolume", f"weights-{namespace.namespace}", "--wait=false")
+@pytest.fixture
+def claimed(cluster: Kubectl, namespace: Kubectl, own_cluster: None) -> Iterator[Kubectl]:
+    """A namespace with the claim `weights`, of which one pod at a time may be promised the use."""
+    namespace.apply(*claim(namespace.namespace or ""))
+    yield namespace
+    cluster.delete("persistentvolume", f"weights-{namespace.namespace}", wait=False)
+
+
+def test_a_model_in_a_claim_is_served(octavo: Kubectl, claimed: Kubectl, images: Images) -> None:
+    """A pod of the same image copies the model there, as a user's download job would."""
+    claimed.apply(loader(images.runtime_demo))
+    wait_for(lambda: (claimed.get("pod", "loader") or {})["status"].get("phase") == "Succeeded", 120, "the copy")
+    claimed.apply(service("stored", model={"source": "pvc://weights/small/model.gguf"}))
+    wait_for_condition(claimed, "stored", "Ready", "True", timeout_s=READY_S)
+    assert chat(claimed, "stored")
+    claimed.patch(KIND, "stored", {"spec": {"replicas": 2}})
+    wait_for_condition(claimed, "stored", "SpecValid", "False", says="ClaimNotShared: the claim weights")
 
 
 def claim(namespace: str) -> list[Object]:
@@ -155,7 +165,7 @@ def claim(namespace: str) -> list[Object]:
         "metadata": {"name": f"weights-{namespace}"},
         "spec": {
             "capacity": size,
-            "accessModes": ["ReadWriteMany"],
+            "accessModes": ["ReadWriteOnce"],
             "storageClassName": "",
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": {"path": f"/var/lib/octavo-onenode/state/volumes/{namespace}", "type": "DirectoryOrCreate"},
@@ -166,7 +176,7 @@ def claim(namespace: str) -> list[Object]:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "weights"},
-        "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": size}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": size}},
     }
     return [volume, wanted]
 

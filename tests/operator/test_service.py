@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from octavo_operator.service import Key, Source, SpecError, parse
+from octavo_operator.service import Key, Source, SpecError, check_claim, parse
 from tests.operator.samples import IMAGE, body, parsed
 
 
@@ -54,3 +54,29 @@ def test_the_specs_image_goes_before_the_operators() -> None:
 def test_quantities_are_canonical() -> None:
     service = parsed(resources={"cpu": "1500m", "memory": "2048Mi"}, runtime={"kvCache": {"memory": "0.5Gi"}})
     assert (service.cpu, service.memory, service.runtime.kv_cache_memory) == ("1500m", "2Gi", "512Mi")
+
+
+CLAIMED = {"source": "pvc://weights/llama"}
+
+
+def claim(*modes: str) -> dict[str, Any]:
+    return {"spec": {"accessModes": list(modes)}}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "found"),
+    [
+        pytest.param(1, claim("ReadWriteOnce"), id="one pod needs no sharing"),
+        pytest.param(2, claim("ReadWriteMany"), id="shared for writing"),
+        pytest.param(2, claim("ReadWriteOnce", "ReadOnlyMany"), id="shared for reading"),
+        pytest.param(2, None, id="not there yet"),
+    ],
+)
+def test_a_claim_that_pods_can_share_is_fine(replicas: int, found: dict[str, Any] | None) -> None:
+    check_claim(parsed(model=CLAIMED, replicas=replicas), found)
+
+
+def test_several_pods_of_a_claim_that_one_node_mounts_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"weights .* is ReadWriteOnce.* set spec\.replicas to 1") as refused:
+        check_claim(parsed(model=CLAIMED, replicas=2), claim("ReadWriteOnce"))
+    assert refused.value.reason == "ClaimNotShared"

@@ -23,6 +23,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the operator may do to what it watches; in alphabetical order. */}}
 {{- define "octavo.rules" -}}
 - apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get]
+- apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
 - apiGroups: [""]
