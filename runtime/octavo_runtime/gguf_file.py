@@ -1,6 +1,6 @@
 """GGUF files: metadata and where each tensor lies, read from the mapped header.
 
-The `gguf` package's reader takes over a second for a vocabulary of 49k entries (it makes a numpy view of every string); start-up reads
+The `gguf` package's reader takes seconds for a vocabulary of 49k entries (it makes a numpy view of every string); start-up reads
 this header in both processes, so it is parsed here with `struct`. Quantised blocks are left to that package (`model/gguf.py`).
 
 Source: the GGUF specification, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md

@@ -1,0 +1,102 @@
+"""From a configuration to a model on its device with its KV pages: everything behind `auto` is settled here."""
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+
+from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.engine.memory import available_bytes, usable_cpus
+from octavo_runtime.model.attention import AttentionShape, ReferenceBackend
+from octavo_runtime.model.config import ModelConfig
+from octavo_runtime.model.decoder import Decoder
+from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.weights import WeightReader, open_checkpoint
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+_CPU_DEFAULT_KV_BYTES = 2 << 30
+_CPU_BLOCK_SIZE = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run, with the values that were settled for it."""
+
+    decoder: Decoder
+    backend: ReferenceBackend
+    pool: KvPool
+    dtype: torch.dtype
+    block_size: int
+    max_model_len: int
+
+
+def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
+    """Load `config.model`; `progress` is told the percentage of weights read.
+
+    Raises ModelError for what is wrong with the model's files and ConfigError for flags that this machine or model cannot honour.
+    """
+    device = _device(config)
+    torch.set_num_threads(usable_cpus())
+    checkpoint = open_checkpoint(config.model_path)
+    dtype = _DTYPES[_dtype_name(config.dtype)]
+    block_size = _CPU_BLOCK_SIZE if config.block_size == "auto" else int(config.block_size)
+    wanted_len = _context(config, checkpoint.config)
+    weights = WeightReader(checkpoint, dtype, progress)
+    with torch.inference_mode():
+        decoder = Decoder(checkpoint.config, weights, wanted_len, device)
+    shape = AttentionShape(
+        checkpoint.config.heads, checkpoint.config.kv_heads, checkpoint.config.head_dim, block_size, dtype
+    )
+    backend = ReferenceBackend(shape)
+    pages = _pages(config, checkpoint.config.layers * backend.page_bytes)
+    max_model_len = min(wanted_len, pages * block_size)
+    if config.max_model_len is not None and max_model_len < config.max_model_len:
+        raise ConfigError(
+            f"--max-model-len {config.max_model_len} needs {-(-config.max_model_len // block_size):,} KV pages of {block_size} "
+            f"tokens, the memory for KV holds {pages:,}: raise --kv-cache-memory or lower --max-model-len"
+        )
+    pool = KvPool(checkpoint.config.layers, pages, backend.page_bytes, device)
+    return LoadedModel(decoder, backend, pool, dtype, block_size, max_model_len)
+
+
+def _device(config: ServeConfig) -> torch.device:
+    """Only CPUs so far: asking for what cannot be is an error, `auto` is what there is."""
+    if config.device == "cuda":
+        found = "no CUDA device is visible" if not torch.cuda.is_available() else "this version has no GPU kernels yet"
+        raise ConfigError(f"--device cuda: {found}; use --device cpu")
+    if config.tensor_parallel_size > 1:
+        raise ConfigError(
+            f"--tensor-parallel-size {config.tensor_parallel_size}: this version runs on one rank; set --tensor-parallel-size 1"
+        )
+    return torch.device("cpu")
+
+
+def _dtype_name(name: str) -> str:
+    """bfloat16 where the CPU multiplies it natively; elsewhere it is emulated and slower than float32."""
+    if name != "auto":
+        return name
+    return "bfloat16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "float32"
+
+
+def _context(config: ServeConfig, model: ModelConfig) -> int:
+    if config.max_model_len is not None and config.max_model_len > model.max_position:
+        raise ConfigError(
+            f"--max-model-len {config.max_model_len} is more than the model's {model.max_position} positions: lower it"
+        )
+    return config.max_model_len or model.max_position
+
+
+def _pages(config: ServeConfig, bytes_of_all_layers: int) -> int:
+    """How many pages the memory for KV holds, besides the sink page."""
+    available = available_bytes()
+    asked = config.kv_cache_memory
+    budget = asked if asked is not None else min(_CPU_DEFAULT_KV_BYTES, available // 2)
+    if asked is not None and asked > available:
+        raise ConfigError(f"--kv-cache-memory {asked:,} bytes are more than the {available:,} available here: lower it")
+    pages = budget // bytes_of_all_layers - 1
+    if pages < 1:
+        raise ConfigError(
+            f"--kv-cache-memory: {budget:,} bytes hold no KV page ({bytes_of_all_layers:,} bytes over all layers, and one "
+            f"page is a sink): give at least {2 * bytes_of_all_layers:,}"
+        )
+    return pages

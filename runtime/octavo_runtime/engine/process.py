@@ -1,0 +1,123 @@
+"""The engine process: `python -m octavo_runtime.engine <config as JSON>`.
+
+Binds a ROUTER socket in the run directory at once, loads and warms the model, then loops: take messages, run a step, send what it
+gave. Requests that arrive while the model loads wait in the socket. The heartbeat tells phase and progress from the first moment.
+It ends with its parent: a signal from the kernel, and exit code 1 with the reason in the heartbeat when the model cannot be loaded.
+"""
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import zmq
+
+from octavo_runtime import messages
+from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.engine.core import Engine
+from octavo_runtime.heartbeat import Heartbeat
+from octavo_runtime.messages import Abort, AddRequest, Call, FromEngine, Reply
+from octavo_runtime.model.config import ModelError
+
+log = logging.getLogger("octavo.engine")
+
+_IDLE_POLL_MS = 500  # the heartbeat's period while idle
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    config = ServeConfig(**json.loads(sys.argv[1]))
+    assert config.run_dir is not None
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the API process decides when we end
+    run_dir = Path(config.run_dir)
+    heartbeat = Heartbeat.open(run_dir)
+    heartbeat.reset()
+    try:
+        loop = EngineLoop(config, heartbeat, run_dir / "engine.sock")
+    except (ModelError, ConfigError) as error:
+        heartbeat.progress("stopped", 0, str(error))
+        log.error("%s", error)
+        return 1
+    loop.run()
+    return 0
+
+
+class EngineLoop:
+    """One engine, one socket, one heartbeat."""
+
+    def __init__(self, config: ServeConfig, heartbeat: Heartbeat, socket_path: Path) -> None:
+        self._heartbeat = heartbeat
+        self._client = b""  # identity of the API process that spoke last
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        socket_path.unlink(missing_ok=True)
+        self._socket.bind(f"ipc://{socket_path}")
+        started_s = time.monotonic()
+        heartbeat.progress("loading", 0, f"loading {config.model}")
+        self._engine = Engine(config, lambda percent: heartbeat.progress("loading", percent, f"loading {config.model}"))
+        loaded_s = time.monotonic()
+        heartbeat.progress("warming", 0, "running the first batches")
+        self._engine.warm_up(lambda percent: heartbeat.progress("warming", percent, "running the first batches"))
+        heartbeat.progress("ready", 100, "")
+        info = self._engine.info
+        log.info(
+            "%s in %s on %s: %d KV pages of %d tokens (%d MiB), context %d; loaded in %.1f s, warmed in %.1f s",
+            info.model,
+            info.dtype,
+            info.device,
+            info.num_blocks,
+            info.block_size,
+            info.kv_cache_bytes >> 20,
+            info.max_model_len,
+            loaded_s - started_s,
+            time.monotonic() - loaded_s,
+        )
+
+    def run(self) -> None:
+        """Serve until the process is ended."""
+        engine, heartbeat = self._engine, self._heartbeat
+        while True:
+            self._receive(0 if engine.scheduler.has_work else _IDLE_POLL_MS)
+            plan = engine.plan()
+            if plan is None:
+                heartbeat.beat()
+                outputs = engine.changes()
+            else:
+                heartbeat.start_step(plan.step, plan.tokens)
+                outputs = engine.run(plan)
+                heartbeat.end_step()
+            if outputs is not None:
+                self._send(outputs)
+
+    def _receive(self, timeout_ms: int) -> None:
+        """Take every message that is there, waiting up to the timeout for the first."""
+        if not self._socket.poll(timeout_ms):
+            return
+        while self._socket.poll(0):
+            self._client, data = self._socket.recv_multipart()
+            match messages.to_engine_decoder.decode(data):
+                case AddRequest() as request:
+                    self._engine.add(request)
+                case Abort(ids):
+                    self._engine.abort(ids)
+                case Call(id=number):
+                    self._send(Reply(number, self._engine.info))
+
+    def _send(self, message: FromEngine) -> None:
+        if self._client:
+            self._socket.send_multipart([self._client, messages.encoder.encode(message)])
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the API process ends; without it a killed parent leaves an engine that holds its memory."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the request took effect
+        os._exit(1)

@@ -1,0 +1,130 @@
+"""From a plan to tensors, through the model, to drawn tokens.
+
+`submit` lays out the batch and runs the layers, `sample` draws, `collect` hands the tokens over; only `collect` may block. On a CPU
+all of it runs in the caller's thread (depth 0): one step is submitted, sampled and collected before the next.
+
+The runner keeps a table of slots (tokens, pages, parameters) that plans change by differences.
+"""
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from octavo_runtime.engine.plan import NewSlot, Run, StepPlan, StepResult
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
+from octavo_runtime.model.decoder import Decoder
+from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.sampler import Row, sample
+
+
+@dataclasses.dataclass
+class _Slot:
+    """One row of the slot table. `tokens` and `pages` are rows of the shared arrays."""
+
+    entry: NewSlot
+    length: int
+    page_count: int
+
+
+class ModelRunner:
+    """Runs steps of at most `max_num_seqs` sequences of at most `max_model_len` tokens."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        backend: AttentionBackend,
+        pool: KvPool,
+        page_size: int,
+        max_num_seqs: int,
+        max_model_len: int,
+    ) -> None:
+        self._model = model
+        self._backend = backend
+        self._pool = pool
+        self._page_size = page_size
+        self._tokens: npt.NDArray[np.int64] = np.zeros((max_num_seqs, max_model_len + 1), dtype=np.int64)
+        self._pages: npt.NDArray[np.int64] = np.zeros((max_num_seqs, -(-max_model_len // page_size)), dtype=np.int64)
+        self._slots: dict[int, _Slot] = {}
+        self._plan: StepPlan | None = None
+        self._hidden: Tensor | None = None
+        self._drawn: list[tuple[int, int]] = []
+
+    def submit(self, plan: StepPlan) -> None:
+        """Apply the plan's differences and run the layers over its tokens."""
+        for number in plan.dropped:
+            del self._slots[number]
+        for entry in plan.new:
+            self._tokens[entry.slot, : len(entry.tokens)] = entry.tokens
+            self._pages[entry.slot, : len(entry.pages)] = entry.pages
+            self._slots[entry.slot] = _Slot(entry, len(entry.tokens), len(entry.pages))
+        for number, pages in plan.grown:
+            slot = self._slots[number]
+            self._pages[number, slot.page_count : slot.page_count + len(pages)] = pages
+            slot.page_count += len(pages)
+        self._pool.copy(plan.copies)
+        self._plan = plan
+        ids, meta = self._batch(plan.run)
+        with torch.inference_mode():
+            self._hidden = self._model.hidden(ids, meta, self._backend, self._pool.layers)
+
+    def sample(self, step: int, masks: None = None) -> None:
+        """Draw a token for each run that reaches the end of what its slot knows."""
+        plan, hidden = self._plan, self._hidden
+        assert plan is not None
+        assert hidden is not None
+        assert plan.step == step
+        assert masks is None
+        last = np.cumsum([run.count for run in plan.run]) - 1
+        ends = [index for index, run in enumerate(plan.run) if run.start + run.count == self._slots[run.slot].length]
+        slots = [plan.run[index].slot for index in ends]
+        self._drawn = []
+        if not ends:
+            return
+        with torch.inference_mode():
+            logits = self._model.logits(hidden[torch.from_numpy(last[ends])])
+            tokens = sample(logits, [self._row(slot) for slot in slots])
+        for slot, token in zip(slots, tokens, strict=True):
+            self._tokens[slot, self._slots[slot].length] = token
+            self._slots[slot].length += 1
+            self._drawn.append((slot, token))
+
+    def collect(self, step: int) -> StepResult:
+        """The step's drawn tokens."""
+        assert self._plan is not None
+        assert self._plan.step == step
+        self._plan = self._hidden = None
+        return StepResult(step, self._drawn)
+
+    def _row(self, number: int) -> Row:
+        slot = self._slots[number]
+        banned = tuple(slot.entry.banned) if slot.length < slot.entry.min_length else ()
+        return Row(slot.entry.sampling, slot.entry.seed, slot.length, banned)
+
+    def _batch(self, runs: list[Run]) -> tuple[Tensor, AttentionMeta]:
+        """Token ids `[T]` and what attention needs to know of the batch."""
+        slots = np.array([run.slot for run in runs])
+        q_lens = np.array([run.count for run in runs])
+        starts = np.array([run.start for run in runs])
+        cu_q = np.concatenate(([0], np.cumsum(q_lens)))
+        row = np.repeat(slots, q_lens)
+        pos = np.arange(cu_q[-1]) - np.repeat(cu_q[:-1] - starts, q_lens)
+        kv_lens = starts + q_lens
+        width = -(-int(kv_lens.max()) // self._page_size)
+        page_table = self._pages[slots, :width]
+        # Columns beyond a sequence's pages hold what an earlier one left: point them at the sink.
+        counts = -(-kv_lens // self._page_size)
+        page_table = np.where(np.arange(width) < counts[:, None], page_table, 0)
+        slot_map = self._pages[row, pos // self._page_size] * self._page_size + pos % self._page_size
+        meta = AttentionMeta(
+            cu_q=torch.from_numpy(cu_q.astype(np.int32)),
+            kv_len=torch.from_numpy(kv_lens.astype(np.int32)),
+            pos=torch.from_numpy(pos),
+            page_table=torch.from_numpy(page_table),
+            slot_map=torch.from_numpy(slot_map),
+            q_lens=tuple(q_lens.tolist()),
+            kv_lens=tuple(kv_lens.tolist()),
+        )
+        return torch.from_numpy(self._tokens[row, pos]), meta

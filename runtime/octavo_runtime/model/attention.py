@@ -1,0 +1,152 @@
+"""The border between the model and attention back ends, and the back end in plain torch.
+
+A back end owns the meaning of a page's bytes (`layout_id`), writes keys and values into pages and attends over them. An option
+that it lacks is an error at load that names the option.
+"""
+
+import dataclasses
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from octavo_kernels import reference
+from octavo_runtime.model.config import ModelError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AttentionMeta:
+    """The batch of a step, as attention sees it: B sequences, T tokens, sequences of one token first.
+
+    `kv_len` counts cache slots, this step's included; `pos` are rotary positions, which are not derived from it (evicted pages
+    leave no hole in the cache but do in positions). `slot_map[t]` = page · page_size + offset of token t.
+    """
+
+    cu_q: Tensor  # int32 [B + 1]
+    kv_len: Tensor  # int32 [B]
+    pos: Tensor  # int64 [T]
+    page_table: Tensor  # int64 [B, P], padded with page 0
+    slot_map: Tensor  # int64 [T]
+    q_lens: tuple[int, ...]  # on the host, as cu_q
+    kv_lens: tuple[int, ...]  # on the host, as kv_len
+    format: str = "dense"
+
+    @property
+    def decodes(self) -> int:
+        """How many leading sequences have one token."""
+        return next((i for i, count in enumerate(self.q_lens) if count != 1), len(self.q_lens))
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionShape:
+    """What a back end is built for."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    page_size: int
+    dtype: torch.dtype
+
+
+class AttentionBackend(Protocol):
+    name: str
+    layout_id: str
+    page_bytes: int
+
+    def write(self, k: Tensor, v: Tensor, kv_layer: Tensor, meta: AttentionMeta) -> None:
+        """Store k, v `[T, Hkv, D]` into the layer's pages at `meta.slot_map`."""
+
+    def attend(
+        self,
+        q: Tensor,
+        kv_layer: Tensor,
+        meta: AttentionMeta,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+        sinks: Tensor | None,
+        importance_out: Tensor | None = None,
+    ) -> Tensor:
+        """q `[T, Hq, D]` over the pages of `meta.page_table` → `[T, Hq, D]`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Sequences that attend in one call: rows of q, their pages and what each row sees."""
+
+    begin: int
+    end: int
+    batch: int
+    pages: Tensor  # [batch, P]
+    visible: Tensor  # bool [batch, rows, S]
+
+
+class ReferenceBackend:
+    """Attention by gathering pages: one call for all sequences that decode, one for each that prefills.
+
+    A page is `[2, page_size, Hkv, D]` of the model's type: keys, then values.
+    """
+
+    name = "reference"
+
+    def __init__(self, shape: AttentionShape) -> None:
+        self._shape = shape
+        self.layout_id = f"reference-{shape.page_size}x{shape.kv_heads}x{shape.head_dim}-{shape.dtype}"
+        self.page_bytes = 2 * shape.page_size * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
+        self._prepared: tuple[AttentionMeta, int | None, list[_Rows]] | None = None
+
+    def write(self, k: Tensor, v: Tensor, kv_layer: Tensor, meta: AttentionMeta) -> None:
+        reference.write_kv(k, v, self._view(kv_layer), meta.slot_map)
+
+    def attend(
+        self,
+        q: Tensor,
+        kv_layer: Tensor,
+        meta: AttentionMeta,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+        sinks: Tensor | None,
+        importance_out: Tensor | None = None,
+    ) -> Tensor:
+        if softcap is not None or sinks is not None or importance_out is not None:
+            raise ModelError("the reference attention back end has no softcap, sinks or importance")
+        pages, out = self._view(kv_layer), torch.empty_like(q)
+        for rows in self._rows(meta, window):
+            k, v = reference.gather_kv(pages, rows.pages)
+            part = q[rows.begin : rows.end].view(rows.batch, -1, *q.shape[1:])
+            out[rows.begin : rows.end] = reference.attend_rows(part, k, v, rows.visible, scale).flatten(0, 1)
+        return out
+
+    def _view(self, kv_layer: Tensor) -> Tensor:
+        shape = self._shape
+        return kv_layer.view(shape.dtype).view(-1, 2, shape.page_size, shape.kv_heads, shape.head_dim)
+
+    def _rows(self, meta: AttentionMeta, window: int | None) -> list[_Rows]:
+        """The calls of a step: the same for every layer, so worked out once."""
+        if self._prepared is None or self._prepared[0] is not meta or self._prepared[1] != window:
+            self._prepared = (meta, window, list(self._plan(meta, window)))
+        return self._prepared[2]
+
+    def _plan(self, meta: AttentionMeta, window: int | None) -> list[_Rows]:
+        decodes = meta.decodes
+        plan = [self._group(meta, window, 0, decodes, 0, 1)] if decodes else []
+        begin = decodes
+        for index in range(decodes, len(meta.q_lens)):
+            plan.append(self._group(meta, window, index, index + 1, begin, meta.q_lens[index]))
+            begin += meta.q_lens[index]
+        return plan
+
+    def _group(self, meta: AttentionMeta, window: int | None, first: int, last: int, begin: int, q_len: int) -> _Rows:
+        page_size = self._shape.page_size
+        pages = -(-max(meta.kv_lens[first:last]) // page_size)
+        back = torch.arange(q_len - 1, -1, -1, device=meta.kv_len.device)
+        q_slot = meta.kv_len[first:last].unsqueeze(1) - 1 - back
+        return _Rows(
+            begin=begin,
+            end=begin + (last - first) * q_len,
+            batch=last - first,
+            pages=meta.page_table[first:last, :pages],
+            visible=reference.visible_slots(q_slot, pages * page_size, window),
+        )

@@ -1,0 +1,32 @@
+"""The KV pages of all layers, as bytes.
+
+Per layer `uint8[pages, page_bytes]`: only the attention back end knows what a page's bytes mean. Page 0 is a sink that padding may
+read and write; it is never handed out. Pages are zeroed once, so that slots beyond a context are finite wherever a masked product
+reads them.
+"""
+
+import torch
+
+
+class KvPool:
+    """`layers[i]` is layer i's `uint8[pages + 1, page_bytes]`; usable page ids are 1 … pages."""
+
+    def __init__(self, layers: int, pages: int, page_bytes: int, device: torch.device) -> None:
+        self.pages = pages
+        self.page_bytes = page_bytes
+        # fill_ touches every byte: the memory is really there before the first request.
+        self.layers = [
+            torch.empty(pages + 1, page_bytes, dtype=torch.uint8, device=device).fill_(0) for _ in range(layers)
+        ]
+
+    @property
+    def total_bytes(self) -> int:
+        return len(self.layers) * (self.pages + 1) * self.page_bytes
+
+    def copy(self, copies: list[tuple[int, int]]) -> None:
+        """Copy whole pages (source, target) in every layer; all sources are read before a target is written."""
+        if not copies:
+            return
+        sources, targets = (torch.tensor(ids, device=self.layers[0].device) for ids in zip(*copies, strict=True))
+        for layer in self.layers:
+            layer[targets] = layer[sources]

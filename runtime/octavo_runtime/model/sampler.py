@@ -1,0 +1,103 @@
+"""Drawing the next token of each row.
+
+Temperature, then min_p, top_k and top_p over the scaled logits, then Gumbel-max with noise that depends on the request's seed, the
+position and the token id alone: what a request draws does not depend on its company, and preemption does not change it. Ties go to
+the lowest id on every path.
+"""
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from octavo_kernels.philox import gumbel
+from octavo_runtime.messages import Sampling
+
+Logits = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+# Of the likeliest tokens, how many are looked at first: top_k and top_p sets are almost always inside, and a full sort of 49k
+# logits costs 20 times as much.
+_FIRST_LOOK = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One draw: `position` tokens come before it; `banned` ids may not be drawn (end ids before min_tokens)."""
+
+    sampling: Sampling
+    seed: int
+    position: int
+    banned: tuple[int, ...] = ()
+
+
+def sample(logits: Tensor, rows: list[Row]) -> list[int]:
+    """Draw one token id for each row of fp32 logits `[R, V]`, which may be changed."""
+    for index, row in enumerate(rows):
+        if row.banned:
+            logits[index, list(row.banned)] = -torch.inf
+    greedy = logits.argmax(dim=-1).tolist()
+    return [
+        best if row.sampling.greedy else _draw(logits[index].cpu().numpy(), row)
+        for index, (best, row) in enumerate(zip(greedy, rows, strict=True))
+    ]
+
+
+def _draw(logits: Logits, row: Row) -> int:
+    ids = candidates(logits, row.sampling)
+    noisy = logits[ids] / np.float32(row.sampling.temperature) + gumbel(row.seed, row.position, ids)
+    return int(ids[noisy.argmax()])
+
+
+def candidates(logits: Logits, sampling: Sampling) -> Ids:
+    """The ids that min_p, top_k and top_p leave, ascending; never none.
+
+    top_k keeps the k likeliest, top_p the fewest likeliest whose probabilities (after the others) add up to at least p, min_p those
+    of at least min_p times the likeliest's probability. Equal logits rank by id.
+    """
+    if sampling.top_k == 0 and sampling.top_p == 1.0 and sampling.min_p == 0.0:
+        return np.flatnonzero(logits > -np.inf)
+    ranked = _ranked(logits, min(_FIRST_LOOK, len(logits)))
+    keep = _count(logits, ranked, sampling)
+    if keep is None:
+        ranked = _ranked(logits, len(logits))
+        keep = _count(logits, ranked, sampling)
+        assert keep is not None  # the whole vocabulary holds all probability
+    return np.sort(ranked[:keep])
+
+
+def _ranked(logits: Logits, count: int) -> Ids:
+    """The `count` likeliest ids, likeliest first."""
+    if count < len(logits):
+        threshold = np.partition(logits, len(logits) - count)[len(logits) - count]
+        pool = np.flatnonzero(logits >= threshold)
+    else:
+        pool = np.arange(len(logits))
+    return pool[np.argsort(-logits[pool], kind="stable")][:count]
+
+
+def _count(logits: Logits, ranked: Ids, sampling: Sampling) -> int | None:
+    """How many of the ranked ids stay, or None if that cannot be told without ranking more."""
+    whole = len(ranked) == len(logits)
+    scaled = logits.astype(np.float64) / sampling.temperature
+    weights = np.exp(scaled - scaled[ranked[0]])
+    ranked_weights = weights[ranked]
+    keep = len(ranked)
+    limited = whole
+    if sampling.min_p > 0.0:
+        above = int((ranked_weights >= sampling.min_p).sum())
+        limited, keep = limited or above < len(ranked), min(keep, max(1, above))
+    if 0 < sampling.top_k <= keep:
+        limited, keep = True, sampling.top_k
+    if not limited and sampling.top_p == 1.0:
+        return None
+    if sampling.top_p < 1.0:
+        mass = ranked_weights[:keep].sum() if limited else weights.sum()
+        cumulative = np.cumsum(ranked_weights[:keep])
+        enough = int(np.searchsorted(cumulative, sampling.top_p * mass)) + 1
+        if enough > keep and not limited:
+            return None
+        keep = min(keep, enough)
+    return keep
