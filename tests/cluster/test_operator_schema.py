@@ -153,3 +153,28 @@ def test_prints_and_scales_by_its_short_name(octavo: Kubectl, namespace: Kubectl
     found = namespace.get(KIND, "columns")
     assert found is not None
     assert found["spec"]["replicas"] == 3
+
+
+def test_each_rule_costs_under_a_tenth_of_the_budget(octavo: Kubectl) -> None:
+    """The API server refuses a rule over its estimated cost limit; ten of each in a row must still pass."""
+    crd = yaml.safe_load((REPOSITORY / "crds" / "inferenceservices.yaml").read_text())
+    crd["metadata"]["name"] = "inferenceservices.budget.octavo.dev"
+    crd["spec"]["group"] = "budget.octavo.dev"
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert repeat_rules(schema, 10) > 10
+    octavo.run("create", "--dry-run=server", "--filename=-", stdin=json.dumps(crd))
+    repeat_rules(schema, 10)
+    with pytest.raises(CommandError, match="exceeds budget"):
+        octavo.run("create", "--dry-run=server", "--filename=-", stdin=json.dumps(crd))
+
+
+def repeat_rules(schema: Any, times: int) -> int:
+    """Makes each rule below `schema` that often its own conjunction. Returns how many rules there are."""
+    if isinstance(schema, list):
+        return sum(repeat_rules(below, times) for below in schema)
+    if not isinstance(schema, dict):
+        return 0
+    rules = schema.get("x-kubernetes-validations", [])
+    for rule in rules:
+        rule["rule"] = " && ".join([f"({rule['rule']})"] * times)
+    return len(rules) + sum(repeat_rules(below, times) for below in schema.values())
