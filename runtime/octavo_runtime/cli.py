@@ -19,7 +19,7 @@ DRAIN_TIMEOUT_S, DRAIN_SETTLE_S = 60.0, 5.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 good, 1 failed, 2 called wrongly."""
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     if parsed.command == "drain":
         from octavo_runtime.cli_drain import drain
 
@@ -60,19 +60,19 @@ def _from_environment(field: "Field[Any]", name: str, text: str) -> object:
     return value
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(
         prog="octavo", description="Serve a language model behind an OpenAI-compatible API.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|drain")
+    root.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
+    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain")
     _add_serve(commands.add_parser("serve", help="serve a model", allow_abbrev=False, epilog=_ENVIRONMENT_HELP))
     _add_drain(
         commands.add_parser(
             "drain", help="let a running server finish what is in flight and refuse new requests", allow_abbrev=False
         )
     )
-    return parser
+    return root
 
 
 _ENVIRONMENT_HELP = "Each flag is also an environment variable: --max-num-seqs is OCTAVO_MAX_NUM_SEQS. The flag wins."

@@ -1,0 +1,99 @@
+from typing import Any
+
+import pytest
+
+from octavo_runtime.messages import AddRequest, Sampling
+from octavo_runtime.server.errors import BadRequestError
+from octavo_runtime.server.options import ModelLimits, add_request, check_prompt_length
+from octavo_runtime.server.schema import ChatRequest, Options
+
+LIMITS = ModelLimits(max_model_len=100, vocab_size=50, eos_ids=(2, 3), sampling_defaults={})
+AUTHORS = ModelLimits(100, 50, (2,), {"temperature": 0.6, "top_p": 0.9, "top_k": 20.0, "min_p": 0.05})
+
+
+def plan(
+    limits: ModelLimits = LIMITS, prompt: int = 10, default_tokens: int | None = None, **changes: Any
+) -> AddRequest:
+    options = Options.model_validate({"model": "m", **changes})
+    return add_request("id", options, [1] * prompt, limits, fresh_seed=77, default_tokens=default_tokens)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits", "sampling"),
+    [
+        pytest.param({}, LIMITS, Sampling(1.0, 1.0, 0, 0.0), id="OpenAI's defaults"),
+        pytest.param({}, AUTHORS, Sampling(0.6, 0.9, 20, 0.05), id="the author's defaults"),
+        pytest.param({"temperature": 1, "top_k": 0}, AUTHORS, Sampling(1.0, 0.9, 0, 0.05), id="the client's win"),
+        pytest.param(
+            {"temperature": 0, "top_p": 0.5}, AUTHORS, Sampling(temperature=0.0), id="greedy needs nothing else"
+        ),
+        pytest.param({"temperature": 1e-6}, LIMITS, Sampling(temperature=0.0), id="nearly greedy"),
+        pytest.param({"temperature": 0.001}, LIMITS, Sampling(temperature=0.01), id="very low"),
+        pytest.param({"top_k": -1}, LIMITS, Sampling(), id="top_k off"),
+    ],
+)
+def test_sampling(changes: dict[str, Any], limits: ModelLimits, sampling: Sampling) -> None:
+    assert plan(limits, **changes).sampling == sampling
+
+
+@pytest.mark.parametrize(
+    ("changes", "seed"),
+    [
+        pytest.param({}, 77, id="none"),
+        pytest.param({"seed": -1}, 77, id="-1 is none"),
+        pytest.param({"seed": 0}, 0, id="zero is a seed"),
+        pytest.param({"seed": 5}, 5, id="the client's"),
+        pytest.param({"seed": -2}, 2**64 - 2, id="negative"),
+    ],
+)
+def test_seed(changes: dict[str, Any], seed: int) -> None:
+    assert plan(**changes).seed == seed
+
+
+@pytest.mark.parametrize(
+    ("changes", "default_tokens", "max_tokens"),
+    [
+        pytest.param({}, None, None, id="chat: until the context is full"),
+        pytest.param({}, 16, 16, id="completions: 16"),
+        pytest.param({"max_tokens": 7}, 16, 7, id="the client's"),
+        pytest.param({"max_tokens": 100}, None, 90, id="cut to what the context leaves"),
+    ],
+)
+def test_output_limit(changes: dict[str, Any], default_tokens: int | None, max_tokens: int | None) -> None:
+    assert plan(default_tokens=default_tokens, **changes).max_tokens == max_tokens
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        pytest.param({"max_tokens": 101}, "max_tokens", id="more than the whole context"),
+        pytest.param({"max_tokens": 5, "min_tokens": 6}, "min_tokens", id="min over max"),
+        pytest.param({"min_tokens": 91}, "min_tokens", id="min over what the context leaves"),
+        pytest.param({"stop_token_ids": [50]}, "stop_token_ids", id="stop id outside the vocabulary"),
+        pytest.param({"stop_token_ids": [-1]}, "stop_token_ids", id="negative stop id"),
+    ],
+)
+def test_limits_that_need_the_model(changes: dict[str, Any], param: str) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        plan(**changes)
+    assert caught.value.param == param
+
+
+def test_end_tokens_unless_ignored() -> None:
+    assert plan().eos_ids == [2, 3]
+    ignoring = plan(ignore_eos=True, stop_token_ids=[9])
+    assert (ignoring.eos_ids, ignoring.stop_ids) == ([], [9])
+
+
+def test_a_prompt_that_fills_the_context_is_refused_with_the_numbers() -> None:
+    options = ChatRequest.model_validate(
+        {"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 20}
+    )
+    check_prompt_length(99, options, 100, "messages")
+    with pytest.raises(BadRequestError) as caught:
+        check_prompt_length(100, options, 100, "messages")
+    assert caught.value.code == "context_length_exceeded"
+    assert caught.value.message == (
+        "This model's maximum context length is 100 tokens. However, you requested 120 tokens "
+        "(100 in the messages, 20 in the completion). Please reduce the length of the messages or completion."
+    )
