@@ -114,8 +114,8 @@ class Kube:
         return await self._apply(kind, body, subresource="")
 
     async def apply_status(self, kind: Kind, live: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Applies the status of `live`; fails with UnavailableError where a namesake has taken its place."""
-        metadata = {field: live["metadata"][field] for field in ("name", "namespace", "uid")}
+        """Applies the status of `live`; UnavailableError where it has changed since, or a namesake has taken its place."""
+        metadata = {field: live["metadata"][field] for field in ("name", "namespace", "resourceVersion")}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
         await self._apply(kind, body, subresource="/status")
 
