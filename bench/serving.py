@@ -2,8 +2,8 @@
 
     python -m bench.serving [--model PATH] [--requests 64] [--pairs 3]
 
-Greedy, end of sequence ignored, both in the type that Octavo chooses for this machine. A machine may drift by a factor of two between
-minutes, so the figure to quote is the ratio, with its spread over the pairs.
+Greedy, end of sequence ignored, both in the type that Octavo chooses for this machine. A machine may drift by a factor of two
+between minutes, so the figure to quote is the ratio, with its spread over the pairs.
 """
 
 import argparse
