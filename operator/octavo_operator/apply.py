@@ -35,8 +35,19 @@ def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str
 
 def controlled_by(live: Mapping[str, Any], uid: str) -> bool:
     """Whether the controller of `live` is the object with `uid`."""
+    return _controller(live).get("uid") == uid
+
+
+def left_behind(live: Mapping[str, Any], name: str, uid: str) -> bool:
+    """Whether `live` belonged to a deleted InferenceService called `name`, so that garbage collection is about to remove it."""
+    controller = _controller(live)
+    kind = (controller.get("apiVersion", "").partition("/")[0], controller.get("kind"), controller.get("name"))
+    return kind == (names.GROUP, names.KIND, name) and controller["uid"] != uid
+
+
+def _controller(live: Mapping[str, Any]) -> Mapping[str, Any]:
     owners = live["metadata"].get("ownerReferences", ())
-    return any(owner.get("controller") and owner["uid"] == uid for owner in owners)
+    return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def _owned_fields(live: Mapping[str, Any]) -> Mapping[str, Any] | None:

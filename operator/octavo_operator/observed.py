@@ -27,7 +27,6 @@ class DeploymentView:
     """Counts of a Deployment's pods; `settled` when its controller has seen the current spec."""
 
     settled: bool
-    ending: bool = False
     replicas: int = 0
     updated: int = 0
     ready: int = 0
@@ -44,7 +43,6 @@ def deployment_view(live: Mapping[str, Any]) -> DeploymentView:
     metadata, status = live["metadata"], live.get("status", {})
     return DeploymentView(
         settled=status.get("observedGeneration", 0) >= metadata["generation"],
-        ending="deletionTimestamp" in metadata,
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),

@@ -76,8 +76,9 @@ class Reconciler:
             _refuse_foreign(kind, children[kind.kind], wanted)
         for kind, body in desired.items():
             found = children[kind.kind]
-            if found is not None and "deletionTimestamp" in found["metadata"]:
-                continue  # its end is an event, after which it is made anew
+            if found is not None and _going(found, wanted):
+                children[kind.kind] = None  # its end is an event, after which it is made anew
+                continue
             paths = ["all of it"] if found is None else apply.differences(body, found)
             if paths:
                 logger.info("%s: applying %s (%s); %s", wanted.key, kind.kind, ", ".join(paths[:5]), step.reason)
@@ -103,8 +104,16 @@ class Reconciler:
 
 
 def _refuse_foreign(kind: kube.Kind, found: Body | None, wanted: service.Service) -> None:
-    if found is not None and not apply.controlled_by(found, wanted.uid):
+    if found is not None and not _ours(found, wanted):
         raise NameConflictError(
             f"a {kind.kind} named {wanted.key.name} exists and is not controlled by this {names.KIND}: "
             f"delete or rename it, or give this object another name"
         )
+
+
+def _ours(found: Body, wanted: service.Service) -> bool:
+    return apply.controlled_by(found, wanted.uid) or apply.left_behind(found, wanted.key.name, wanted.uid)
+
+
+def _going(found: Body, wanted: service.Service) -> bool:
+    return "deletionTimestamp" in found["metadata"] or apply.left_behind(found, wanted.key.name, wanted.uid)

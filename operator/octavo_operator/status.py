@@ -95,7 +95,9 @@ def denied(live: Mapping[str, Any], message: str, observed: Observed) -> dict[st
 def measure(service: Service, plan: Plan, observed: Observed) -> Progress:
     """How far the rollout is, and what it waits for."""
     deployment = observed.deployment
-    if deployment is None or deployment.ending or not deployment.settled:
+    if deployment is None:
+        return Progress(False, "Replacing", "waiting for an earlier Deployment of this name to be gone")
+    if not deployment.settled:
         return Progress(False, "Applying", "waiting for the Deployment's controller to act on the new spec")
     wanted = plan.replicas
     if deployment.failure:

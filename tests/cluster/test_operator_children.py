@@ -74,6 +74,16 @@ def test_deleting_the_service_removes_its_children(stopped: Kubectl) -> None:
         wait_for(lambda kind=kind: stopped.get(kind, "stopped") is None, 60, f"the {kind} to go")  # type: ignore[misc]
 
 
+def test_a_service_made_again_at_once_is_not_stalled_by_what_the_first_left(stopped: Kubectl) -> None:
+    before = child(stopped, "deployment")["metadata"]["uid"]
+    stopped.delete(KIND, "stopped")
+    stopped.apply(service("stopped", suspend=True))
+    found = wait_for_condition(stopped, "stopped", "Ready", "True", says="Suspended", timeout_s=60)
+    assert child(stopped, "deployment")["metadata"]["uid"] != before
+    times = {entry["type"]: entry["lastTransitionTime"] for entry in found["status"]["conditions"]}
+    assert times["Stalled"] == times["SpecValid"], "it was never Stalled"
+
+
 @pytest.fixture
 def taken(octavo: Kubectl, namespace: Kubectl) -> Kubectl:
     """A namespace in which someone else's Service is called `taken`."""

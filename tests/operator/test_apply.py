@@ -217,3 +217,18 @@ def test_two_renderings_differ_exactly_where_the_specs_do(one: dict[str, Any], o
 )
 def test_a_child_is_ours_only_where_our_object_controls_it(owners: list[dict[str, Any]], ours: bool) -> None:
     assert apply.controlled_by({"metadata": {"ownerReferences": owners}}, UID) is ours
+
+
+@pytest.mark.parametrize(
+    ("owner", "going"),
+    [
+        pytest.param({"uid": "former"}, True, id="a namesake that was deleted"),
+        pytest.param({"uid": UID}, False, id="our object"),
+        pytest.param({"uid": "former", "name": "other"}, False, id="another service"),
+        pytest.param({"uid": "former", "kind": "Application"}, False, id="another kind"),
+        pytest.param({"uid": "former", "controller": False}, False, id="an owner that does not control"),
+    ],
+)
+def test_children_of_a_deleted_namesake_are_known_to_be_going(owner: dict[str, Any], going: bool) -> None:
+    [ours] = desired()["metadata"]["ownerReferences"]
+    assert apply.left_behind({"metadata": {"ownerReferences": [{**ours, **owner}]}}, "chat", UID) is going

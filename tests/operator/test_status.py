@@ -33,7 +33,7 @@ def settled(replicas: int, updated: int, ready: int, failure: str = "") -> Deplo
 @pytest.mark.parametrize(
     ("spec", "observed", "reason", "message"),
     [
-        pytest.param({}, Observed(), "Applying", "waiting for the Deployment's controller", id="no Deployment yet"),
+        pytest.param({}, Observed(), "Replacing", "waiting for an earlier Deployment", id="the old one is going"),
         pytest.param(
             {},
             Observed(DeploymentView(settled=False, ready=1, replicas=1, updated=1)),
