@@ -107,7 +107,11 @@ def measure(service: Service, plan: Plan, observed: Observed) -> Progress:
     if deployment.updated < wanted:
         reason, message = "RollingOut", f"{deployment.updated} of {wanted} pods are of the current spec"
     elif deployment.replicas > wanted:
-        reason, message = "Draining", f"{deployment.replicas - wanted} pods are still to be stopped"
+        left = deployment.replicas - wanted
+        reason, message = (
+            "Draining",
+            f"{left} pods are still to be stopped" if left > 1 else "1 pod is still to be stopped",
+        )
     else:
         reason, message = "PodsNotReady", f"{deployment.ready} of {wanted} pods are ready"
     return Progress(False, reason, message + _first_obstacle(observed.pods))

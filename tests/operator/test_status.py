@@ -56,7 +56,7 @@ def settled(replicas: int, updated: int, ready: int, failure: str = "") -> Deplo
             id="rolling",
         ),
         pytest.param(
-            {}, Observed(settled(2, 1, 2)), "Draining", "1 pods are still to be stopped", id="an old pod is left"
+            {}, Observed(settled(2, 1, 2)), "Draining", "1 pod is still to be stopped", id="an old pod is left"
         ),
         pytest.param(
             {"suspend": True}, Observed(settled(1, 1, 1)), "Draining", "still to be stopped", id="being suspended"
