@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import installation
+from tests.cluster.conversation import ask, port_forward
 from tests.cluster.installation import Images
 from tests.cluster.kubectl import Kubectl, wait_for
 from tests.operator.live import KIND, Object, service, versions, wait_for_condition
@@ -81,6 +82,23 @@ def test_runs_with_no_rights_and_a_read_only_disk(served: Kubectl) -> None:
     checks = ["! -w /", "! -w /usr", "-w /tmp", "-w /run/octavo", "! -e /var/run/secrets/kubernetes.io"]
     check = " && ".join(f"test {condition}" for condition in checks) + " && echo locked"
     assert served.run("exec", name, "--", "sh", "-c", check).strip() == "locked"
+
+
+def test_a_stopped_pod_finishes_its_answer_first(served: Kubectl) -> None:
+    [old] = pods(served, "chat")
+    name = old["metadata"]["name"]
+    pieces: list[str] = []
+
+    def show(text: str) -> None:
+        pieces.append(text)
+        if len(pieces) == 1:
+            served.delete("pod", name, wait=False)
+
+    with port_forward(served, f"pod/{name}", 8000) as url:
+        answer = ask(url, "chat", "Tell me a long story about paper.", show, limit_tokens=96)
+    assert answer.tokens == 96
+    wait_for(lambda: served.get("pod", name) is None, 60, "the pod to go once nothing is in flight")
+    wait_for_condition(served, "chat", "Ready", "True", timeout_s=READY_S)
 
 
 def test_a_change_of_the_spec_rolls_without_a_gap(served: Kubectl) -> None:

@@ -1,7 +1,11 @@
 """The operator runs from its own extra: nothing of the runtime's libraries is imported, even where they are installed."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
+
+import octavo_operator
 
 FORBIDDEN = (
     "torch",
@@ -37,3 +41,28 @@ def test_every_module_imports_without_the_runtimes_libraries() -> None:
     assert {"octavo_operator.__main__", "octavo_operator.kube", "octavo_operator.desired.pod_v1"} <= set(
         done.stdout.split()
     )
+
+
+def importers(package: str) -> set[str]:
+    """The operator's modules that import `package`."""
+    root = Path(octavo_operator.__file__).parent
+    found = set()
+    for file in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.partition(".")[0] == package for name in imported):
+                found.add(str(file.relative_to(root)))
+    return found
+
+
+def test_only_the_edges_know_the_frameworks() -> None:
+    assert importers("kopf") == {"handlers.py", "__main__.py"}
+    assert importers("kubernetes") == {"kube.py"}
+
+
+def test_what_decides_waits_for_nothing() -> None:
+    pure = {"apply.py", "observed.py", "plan.py", "quantity.py", "service.py", "status.py"}
+    desired = {f"desired/{name}.py" for name in ("__init__", "deployment", "flags", "labels", "pod_v1", "service")}
+    assert not importers("asyncio") & (pure | desired)
+    assert not importers("aiohttp") & (pure | desired)
