@@ -57,7 +57,8 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=typ
     export PYC_INVALIDATION_MODE=UNCHECKED_HASH UV_NO_CACHE=1 && \
     /opt/tools/bin/uv venv --quiet --no-python-downloads --python "$(command -v python3)" /opt/octavo && \
     /opt/tools/bin/uv pip install --quiet --compile-bytecode --python /opt/octavo/bin/python --require-hashes \
-        -r /usr/share/octavo/operator.txt
+        -r /usr/share/octavo/operator.txt && \
+    rm /opt/octavo/.lock
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="octavo-operator" \
       org.opencontainers.image.description="The Kubernetes operator of Octavo" \
@@ -81,15 +82,18 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=typ
     else \
         awk '/^[a-z]/ {keep = !/^(torch==|cuda-|nvidia-)/} keep' /usr/share/octavo/torch.txt >/tmp/others.txt && \
         install --require-hashes --no-deps -r /tmp/others.txt && \
+        unset UV_INDEX UV_EXTRA_INDEX_URL && \
         install --no-deps --default-index "$TORCH_INDEX" "$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' /usr/share/octavo/torch.txt)" && \
         rm /tmp/others.txt; \
-    fi
+    fi && \
+    rm /opt/octavo/.lock
 COPY requirements/runtime.txt /usr/share/octavo/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=secret,id=machine --mount=type=secret,id=ca \
     [ ! -e /run/secrets/machine ] || . /run/secrets/machine; \
     export PYC_INVALIDATION_MODE=UNCHECKED_HASH UV_NO_CACHE=1 && \
     /opt/tools/bin/uv pip install --quiet --compile-bytecode --python /opt/octavo/bin/python --require-hashes --no-deps \
-        -r /usr/share/octavo/runtime.txt
+        -r /usr/share/octavo/runtime.txt && \
+    rm /opt/octavo/.lock
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="octavo-runtime" \
       org.opencontainers.image.description="The Octavo runtime: a paged-attention engine behind an OpenAI-compatible API" \

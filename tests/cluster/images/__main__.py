@@ -23,6 +23,9 @@ def main() -> int:
     except (ImagesError, OneNodeError) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("images: interrupted; what was built so far is kept", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -6,7 +6,6 @@ import platform
 import re
 import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tests.cluster.images import commands
 from tests.cluster.images.engines import Docker, Engine
@@ -72,16 +71,16 @@ def _archive() -> Path:
     if obstacle := _obstacle():
         raise ImagesError(f"no local base image can be made: {obstacle}; name a base image with BASE=")
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="base-", dir=archive.parent) as folder:
-        root, packed = Path(folder) / "root", Path(folder) / "packed"
-        _bootstrap(root)
-        left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
-        commands.run(
-            "packing the base image",
-            ["tar", "--create", "--gzip", "--numeric-owner", f"--directory={root}", *left_out, f"--file={packed}", "."],
-            {},
-        )
-        packed.rename(archive)
+    work = archive.parent / "base-work"
+    # A killed run's, if any: the build lock is held.
+    shutil.rmtree(work, ignore_errors=True)
+    root, packed = work / "root", work / "packed"
+    _bootstrap(root)
+    left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
+    tar = ["tar", "--create", "--gzip", "--numeric-owner", f"--directory={root}", *left_out, f"--file={packed}", "."]
+    commands.run("packing the base image", tar, {})
+    packed.rename(archive)
+    shutil.rmtree(work)
     return archive
 
 
@@ -115,17 +114,12 @@ def _mirror() -> str | None:
 def _bootstrap(root: Path) -> None:
     mirror = _mirror()
     assert mirror is not None, "_obstacle has looked"
+    root.mkdir(parents=True)
+    # In a mount namespace of its own, so that what it mounts below `root` goes when it is killed.
+    command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--keyring={_KEYRING}"]
     commands.run(
         "making the base image",
-        [
-            "debootstrap",
-            "--variant=minbase",
-            f"--include={','.join(PACKAGES)}",
-            f"--keyring={_KEYRING}",
-            SUITE,
-            root,
-            mirror,
-        ],
+        [*command, f"--include={','.join(PACKAGES)}", SUITE, root, mirror],
         _PHASES,
         {"PATH": search_path()},
     )

@@ -22,13 +22,15 @@ def build(environ: Mapping[str, str]) -> None:
     with _alone(), snapshot() as tree:
         wanted = references(address, chosen, tree)
         missing = {target: reference for target, reference in wanted.items() if not registry.holds(reference)}
-        for target in wanted.keys() - missing.keys():
-            _say(f"{repository_name(target)} is unchanged: {wanted[target]}")
+        for target, reference in wanted.items():
+            if target not in missing:
+                _say(f"{repository_name(target)} is unchanged: {reference}")
         if missing:
             start_s = time.monotonic()
             engine = engines.choose()
-            kept = _build_and_push(engine, Plan(chosen, tree, base.resolve(engine, chosen), missing), environ)
-            engine.clean(keep=[*wanted.values(), *kept])
+            stages = stage_references(chosen, tree)
+            _build_and_push(engine, Plan(chosen, tree, base.resolve(engine, chosen), stages, missing), environ)
+            engine.clean([*wanted.values(), *stages.values(), base.LOCAL])
             _say(f"built and pushed in {time.monotonic() - start_s:.0f} s: {', '.join(missing.values())}")
 
 
@@ -47,21 +49,19 @@ class Plan:
     settings: BuildSettings
     tree: Path
     base: str
+    stages: Mapping[str, str]
     missing: Mapping[str, str]
 
 
-def _build_and_push(engine: Engine, plan: Plan, environ: Mapping[str, str]) -> list[str]:
-    """Builds and pushes what is missing, and returns the other images that the next build will want to find."""
-    stages = stage_references(plan.settings, plan.tree)
+def _build_and_push(engine: Engine, plan: Plan, environ: Mapping[str, str]) -> None:
     arguments = (f"--build-arg=BASE={plan.base}", f"--build-arg=TORCH_INDEX={plan.settings.torch_index}")
     with settings.secret_options(environ) as secrets:
-        for target, reference in {**stages, **plan.missing}.items():
+        for target, reference in {**plan.stages, **plan.missing}.items():
             if not engine.has(reference):
-                order = Order(target, reference, plan.tree, (*arguments, *secrets), stages["tools"])
+                order = Order(target, reference, plan.tree, (*arguments, *secrets), plan.stages["tools"])
                 engine.build(f"building {target}", order)
             if target in plan.missing:
                 engine.push(f"pushing {target}", reference)
-    return [*stages.values(), plan.base]
 
 
 @contextmanager

@@ -49,8 +49,8 @@ class Engine(Protocol):
     def add_base(self, archive: Path, reference: str) -> None:
         """Makes an image of one layer out of a root file system."""
 
-    def clean(self, keep: Sequence[str]) -> None:
-        """Removes images and leavings of ours that no current image needs."""
+    def clean(self, current: Sequence[str]) -> None:
+        """Removes older images of ours, and what killed builds left."""
 
 
 class Docker:
@@ -76,11 +76,11 @@ class Docker:
     def add_base(self, archive: Path, reference: str) -> None:
         commands.run("storing the base image", ["docker", "import", archive, reference], {})
 
-    def clean(self, keep: Sequence[str]) -> None:
-        names = {reference.rpartition(":")[0] for reference in keep}
+    def clean(self, current: Sequence[str]) -> None:
+        names = {_repository(reference) for reference in current}
         listed = commands.output("docker", "images", "--format={{.Repository}}:{{.Tag}}") or ""
         for reference in listed.splitlines():
-            if reference.rpartition(":")[0] in names and reference not in keep:
+            if _repository(reference) in names and reference not in current:
                 commands.output("docker", "rmi", reference)
 
 
@@ -126,13 +126,18 @@ class Buildah:
             "storing the base image", [*self._buildah, "commit", "--rm", "--format=oci", container, reference], {}
         )
 
-    def clean(self, keep: Sequence[str]) -> None:
+    def clean(self, current: Sequence[str]) -> None:
         commands.output(*self._buildah, "rm", "--all")
+        names = {_repository(reference).rpartition("/")[2] for reference in current}
         listed = commands.output(*self._buildah, "images", "--noheading", "--format={{.Name}}:{{.Tag}}") or ""
-        old = [reference for reference in listed.splitlines() if reference not in keep and "<none>" not in reference]
-        for reference in old:
-            commands.output(*self._buildah, "rmi", reference)
+        for reference in listed.splitlines():
+            if _repository(reference).rpartition("/")[2] in names and reference not in current:
+                commands.output(*self._buildah, "rmi", reference)
         commands.output(*self._buildah, "rmi", "--prune")
+
+
+def _repository(reference: str) -> str:
+    return reference.rpartition(":")[0]
 
 
 def choose() -> Engine:
