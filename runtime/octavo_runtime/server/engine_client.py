@@ -143,6 +143,26 @@ class EngineClient:
         if reply.error is not None:
             log.error("the engine could not say what it came up with: %s", reply.error)
         self.info = reply.result
+        if self.info is not None and self.stats is None:
+            self.stats = _idle(self.info)
+
+
+def _idle(info: EngineInfo) -> Stats:
+    """The counts of an engine that has run no step yet, so that scalers see zeros rather than nothing."""
+    return Stats(
+        running=0,
+        waiting=0,
+        blocks_total=info.num_blocks,
+        blocks_used=0,
+        blocks_cached=0,
+        slots_filled=0,
+        batch_size=0,
+        step_tokens=0,
+        step_prompt_tokens=0,
+        step_generated_tokens=0,
+        busy_s_total=0.0,
+        preemptions_total=0,
+    )
 
 
 def engine_endpoint(run_dir: Path) -> str:

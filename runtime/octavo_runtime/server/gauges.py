@@ -1,6 +1,6 @@
 """The gauges of `/metrics` from one snapshot of what is known. Pure.
 
-A gauge whose source is not known yet (no step so far, engine loading) is absent rather than zero.
+A gauge whose source is not known yet (the engine is loading) is absent rather than zero.
 """
 
 import dataclasses

@@ -39,7 +39,7 @@ FORCED_EXIT_CODE = 1
 
 
 async def serve(config: ServeConfig, engine: "subprocess.Popen[bytes]", run_dir: Path, heartbeat: Heartbeat) -> int:
-    """Serve until a signal or the engine's failure to start; the exit code. Raises ConfigError, text errors, OSError."""
+    """Serve until a signal or the engine's failure to start; the exit code. Raises ConfigError."""
     server = _Server(config, engine, run_dir, heartbeat)
     return await server.run()
 
@@ -53,7 +53,7 @@ class _Server:
         self._loop_state = Loop()
         metrics = Metrics(config.model_name, SnapshotCollector(config.model_name, self._snapshot))
         client = EngineClient(engine_endpoint(run_dir), metrics.step)
-        text = model_text.load(config.model_path)
+        text = _load_text(config.model_path)
         self._service = Service(config, text, client, Drain(), Pace(), metrics)
         self._supervisor = Supervisor(config, engine, client, heartbeat, metrics.engine_restarted)
         self._probes = Probes(self._service, self._supervisor, heartbeat, self._loop_state)
@@ -64,7 +64,7 @@ class _Server:
         self._draining: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        health = HealthServer(self._config.host, self._config.health_port, self._probes)
+        health = _health_server(self._config, self._probes)
         health.start()
         listener = _listen(self._config.host, self._config.port)
         http = _Uvicorn(build_app(self._service, self._probes))
@@ -176,6 +176,22 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+
+def _load_text(path: Path) -> model_text.ModelText:
+    try:
+        return model_text.load(path)
+    except (*model_text.ERRORS, OSError) as error:
+        raise ConfigError(str(error)) from error
+
+
+def _health_server(config: ServeConfig, probes: Probes) -> HealthServer:
+    try:
+        return HealthServer(config.host, config.health_port, probes)
+    except OSError as error:
+        raise ConfigError(
+            f"--host {config.host} --health-port {config.health_port}: {error.strerror}; give another --health-port"
+        ) from error
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from octavo_runtime import gguf_file
 from octavo_runtime.text import folder, gguf_tokenizer
-from octavo_runtime.text.chat_template import ChatTemplate
+from octavo_runtime.text.chat_template import ChatTemplate, TemplateError
 from octavo_runtime.text.tokenizer import Tokenizer
+
+ERRORS = (gguf_file.GgufError, gguf_tokenizer.TokenizerError, TemplateError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,7 @@ class ModelText:
 
 
 def load(path: Path) -> ModelText:
-    """Raises TokenizerError, TemplateError, GgufError or OSError, each naming the file or field."""
+    """Raises one of `ERRORS` or OSError, each naming the file or field."""
     if gguf_file.is_gguf(path):
         return _from_gguf(path)
     if path.is_dir():

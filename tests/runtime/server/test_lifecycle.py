@@ -1,0 +1,176 @@
+"""What happens around requests: clients that go away, an engine that dies, drains and signals. All against real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.runtime.server.running import START_TIMEOUT_S, RunningServer, running_server, until
+from tests.runtime.server.streams import Stream
+
+
+def drain(server: RunningServer, *flags: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "octavo_runtime", "drain", "--run-dir", str(server.run_dir), *flags]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def is_idle(server: RunningServer) -> bool:
+    return server.state()["in_flight"] == 0 and server.gauge("octavo_kv_block_utilization") == 0
+
+
+def finish_reason(server: RunningServer, max_tokens: int) -> str:
+    with Stream(server, max_tokens) as stream:
+        return str(stream.begin().rest()[-1]["choices"][0]["finish_reason"])
+
+
+def has_ended(pid: int) -> bool:
+    """Gone, or a zombie that its new parent has not collected yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_health_and_state_are_the_same_on_both_ports(server: RunningServer) -> None:
+    for path in ("/live", "/ready", "/health"):
+        assert server.get(path) == server.get(path, health=False) == (200, "ready\n")
+    assert server.get("/nothing")[0] == 404
+    state = server.state()
+    assert (state["phase"], state["percent"], state["drain"]["phase"]) == ("ready", 100, "serving")
+    assert state["config"]["served_model_name"] == "tiny"
+    assert state["config"]["num_blocks"] > 0
+    assert state["last_step_age_s"] < 30
+
+
+def test_metrics_have_the_agreed_names_and_types(server: RunningServer) -> None:
+    families = {
+        family.name: family.type for family in text_string_to_metric_families(server.get("/metrics", health=False)[1])
+    }
+    agreed = {
+        "vllm:num_requests_running": "gauge",
+        "vllm:num_requests_waiting": "gauge",
+        "vllm:kv_cache_usage_perc": "gauge",
+        "vllm:cache_config_info": "gauge",
+        "vllm:time_to_first_token_seconds": "histogram",
+        "vllm:inter_token_latency_seconds": "histogram",
+        "vllm:e2e_request_latency_seconds": "histogram",
+        "vllm:num_preemptions": "counter",
+        "vllm:request_success": "counter",
+        "vllm:prompt_tokens": "counter",
+        "vllm:generation_tokens": "counter",
+        "octavo_kv_block_utilization": "gauge",
+        "octavo_kv_slot_utilization": "gauge",
+        "octavo_kv_available_volatility": "gauge",
+        "octavo_batch_size": "histogram",
+        "octavo_engine_busy_seconds": "counter",
+        "octavo_phase": "gauge",
+    }
+    assert {name: families.get(name) for name in agreed} == agreed
+
+
+@pytest.mark.parametrize("stream", [pytest.param(True, id="streamed"), pytest.param(False, id="not streamed")])
+def test_a_client_that_goes_away_leaves_nothing_behind(server: RunningServer, stream: bool) -> None:
+    with Stream(server, stream=stream) as request:
+        until(lambda: server.gauge("vllm:num_requests_running") == 1)
+        request.kill()
+        until(lambda: is_idle(server))
+
+
+def test_the_health_port_answers_while_the_engine_stands_still(server: RunningServer) -> None:
+    engine = server.state()["engine"]["pid"]
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        assert server.get("/live") == (200, "ready\n")
+        assert server.state()["engine"]["pid"] == engine
+    finally:
+        os.kill(engine, signal.SIGCONT)
+
+
+def test_a_killed_engine_ends_streams_with_an_error_and_comes_back(server: RunningServer) -> None:
+    before = server.state()["engine"]
+    with Stream(server) as stream:
+        stream.begin()
+        os.kill(before["pid"], signal.SIGKILL)
+        error = stream.rest()[-1]["error"]
+    assert (error["type"], error["code"]) == ("server_error", "engine_failed")
+    assert "SIGKILL" in error["message"]
+    assert server.get("/ready")[0] == 503
+    until(lambda: server.get("/ready")[0] == 200, START_TIMEOUT_S)
+    after = server.state()["engine"]
+    assert (after["restarts"], after["pid"] != before["pid"]) == (before["restarts"] + 1, True)
+    assert finish_reason(server, max_tokens=3) == "length"
+
+
+def test_a_drain_lets_streams_finish_and_refuses_new_requests_and_sigterm_does_not_settle_again(
+    server: RunningServer,
+) -> None:
+    with Stream(server, max_tokens=1500) as stream:
+        stream.begin()
+        draining = drain(server, "--settle", "3", "--timeout", "120")
+        until(lambda: server.state()["drain"]["phase"] == "settling")
+        assert server.get("/ready")[0] == 200
+        assert finish_reason(server, max_tokens=1) == "length"
+        until(lambda: server.get("/ready")[0] == 503)
+        with Stream(server) as late:
+            refused = late.response()
+            assert (refused.status, refused.headers["retry-after"], refused.headers["connection"]) == (
+                503,
+                "1",
+                "close",
+            )
+        assert stream.rest()[-1]["choices"][0]["finish_reason"] == "length"
+    output, _ = draining.communicate(timeout=120)
+    assert draining.returncode == 0, output
+    assert "settling: new requests are still answered" in output
+    assert output.endswith("drained: nothing in flight\n")
+    server.signal(signal.SIGTERM)
+    assert server.process.wait(60) == 0
+
+
+def test_sigterm_waits_for_a_stream_and_exits_with_0(tiny_chat_model: Path, tmp_path: Path) -> None:
+    with running_server(tiny_chat_model, tmp_path, "--drain-timeout", "120") as server:
+        engine = server.state()["engine"]["pid"]
+        with Stream(server, max_tokens=1000) as stream:
+            stream.begin()
+            server.signal(signal.SIGTERM)
+            assert stream.rest()[-1]["choices"][0]["finish_reason"] == "length"
+        assert server.process.wait(60) == 0
+        assert not Path(f"/proc/{engine}").exists()
+
+
+def test_a_second_signal_ends_at_once(tiny_chat_model: Path, tmp_path: Path) -> None:
+    with running_server(tiny_chat_model, tmp_path) as server, Stream(server) as stream:
+        stream.begin()
+        server.signal(signal.SIGINT)
+        until(lambda: server.state()["phase"] == "draining")
+        server.signal(signal.SIGINT)
+        assert server.process.wait(60) == 1
+
+
+def test_a_killed_server_takes_its_engine_along(tiny_chat_model: Path, tmp_path: Path) -> None:
+    with running_server(tiny_chat_model, tmp_path) as server:
+        engine = server.state()["engine"]["pid"]
+        server.signal(signal.SIGKILL)
+        server.process.wait(60)
+        until(lambda: has_ended(engine))
+
+
+def test_an_engine_that_cannot_start_ends_the_server_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(100))
+    command = [
+        sys.executable,
+        "-m",
+        "octavo_runtime",
+        "serve",
+        str(tmp_path / "broken.gguf"),
+        "--run-dir",
+        str(tmp_path / "run"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+    assert done.returncode == 2
+    assert "GGUF version 0" in done.stderr
+    assert "Traceback" not in done.stderr
