@@ -14,7 +14,7 @@ help: ## this list
 setup: $(STAMP) ## the development environment in .venv (uv, pinned and hash-checked)
 
 $(STAMP): pyproject.toml requirements/dev.txt requirements/model.txt
-	@command -v uv >/dev/null || $(PYTHON) -m pip install --quiet --user uv || $(PYTHON) -m pip install --quiet --user --break-system-packages uv
+	@command -v uv >/dev/null || $(PYTHON) -m pip install --quiet --user --root-user-action=ignore uv || $(PYTHON) -m pip install --quiet --user --break-system-packages uv
 	@set -e; uv="$$(command -v uv || echo "$$($(PYTHON) -m site --user-base)/bin/uv")"; \
 	[ -x $(BIN)/python ] || "$$uv" venv --quiet --python 3.11 $(VENV); \
 	echo "setup: installing pinned dependencies into $(VENV) (torch is large: up to some minutes the first time)"; \

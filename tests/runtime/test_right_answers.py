@@ -18,7 +18,7 @@ from octavo_runtime.text import model_text
 from tests.runtime.models import smollm2_path
 
 CLOSE = 0.15
-ANSWER_TOKENS = 24
+ANSWER_TOKENS = 16
 QUESTIONS = [
     "What is the capital of France?",
     "Write a haiku about the sea.",
