@@ -15,7 +15,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.images", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("base", help="make a local base image with debootstrap and print its name")
-    commands.add_parser("build", help="build and push what the registry lacks of the images of this tree")
+    commands.add_parser(
+        "build", help="build and push what the registry lacks of the images of this tree; print their names"
+    )
     commands.add_parser("tags", help="print the images of this tree as JSON, built or not")
     options = parser.parse_args()
     try:
@@ -34,7 +36,7 @@ def _run(command: str) -> None:
         case "base":
             print(build.make_base())
         case "build":
-            build.build(os.environ)
+            print("\n".join(build.build(os.environ).values()))
         case "tags":
             print(json.dumps(references(registry.address(os.environ), build.build_settings(os.environ))))
 

@@ -10,28 +10,28 @@ from pathlib import Path
 
 from tests.cluster.images import base, engines, registry, settings
 from tests.cluster.images.engines import Engine, Order
-from tests.cluster.images.inputs import BuildSettings, references, repository_name, snapshot, stage_references
+from tests.cluster.images.inputs import BuildSettings, references, snapshot, stage_references
 from tests.cluster.onenode.layout import cache_folder
 
 
-def build(environ: Mapping[str, str]) -> None:
-    """Leaves the three images of the tree as it is now in the registry, and says which it had to build."""
+def build(environ: Mapping[str, str]) -> dict[str, str]:
+    """Leaves the three images of the tree as it is now in the registry; returns target → reference."""
     chosen = build_settings(environ)
     address = registry.address(environ)
     registry.ensure(address)
     with _alone(), snapshot() as tree:
         wanted = references(address, chosen, tree)
         missing = {target: reference for target, reference in wanted.items() if not registry.holds(reference)}
-        for target, reference in wanted.items():
-            if target not in missing:
-                _say(f"{repository_name(target)} is unchanged: {reference}")
         if missing:
             start_s = time.monotonic()
             engine = engines.choose()
             stages = stage_references(chosen, tree)
             _build_and_push(engine, Plan(chosen, tree, base.resolve(engine, chosen), stages, missing), environ)
             engine.clean([*wanted.values(), *stages.values(), base.LOCAL])
-            _say(f"built and pushed in {time.monotonic() - start_s:.0f} s: {', '.join(missing.values())}")
+            _say(f"built and pushed {', '.join(missing)} in {time.monotonic() - start_s:.0f} s")
+        else:
+            _say("unchanged")
+    return wanted
 
 
 def make_base() -> str:
