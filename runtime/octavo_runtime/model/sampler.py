@@ -91,7 +91,8 @@ def _count(logits: Logits, ranked: Ids, sampling: Sampling) -> int | None:
         limited, keep = limited or above < len(ranked), min(keep, max(1, above))
     if 0 < sampling.top_k <= keep:
         limited, keep = True, sampling.top_k
-    if not limited and sampling.top_p == 1.0:
+    # Without an end of the set among the ranked ids, only top_p alone can find one: its mass is the whole vocabulary's.
+    if not limited and (sampling.top_p == 1.0 or sampling.top_k > 0 or sampling.min_p > 0.0):
         return None
     if sampling.top_p < 1.0:
         mass = ranked_weights[:keep].sum() if limited else weights.sum()
