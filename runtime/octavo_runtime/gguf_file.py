@@ -1,7 +1,7 @@
 """GGUF files: metadata and where each tensor lies, read from the mapped header.
 
 The `gguf` package's reader takes seconds for a vocabulary of 49k entries (it makes a numpy view of every string); start-up reads
-this header in both processes, so it is parsed here with `struct`. Quantised blocks are left to that package (`model/gguf.py`).
+this header in both processes, so it is parsed here with `struct`. Quantised blocks are left to that package (`model/weights.py`).
 
 Source: the GGUF specification, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -42,27 +42,31 @@ class GgufHeader:
         return str(self._required(key))
 
     def integer(self, key: str) -> int:
-        return int(self._scalar(key))
+        value = self._required(key)
+        if not isinstance(value, int):
+            raise GgufError(f"metadata '{key}' is {_shown(value)}, expected a whole number")
+        return value
 
     def number(self, key: str) -> float:
-        return float(self._scalar(key))
+        value = self._required(key)
+        if not isinstance(value, int | float):
+            raise GgufError(f"metadata '{key}' is {_shown(value)}, expected a number")
+        return float(value)
 
     def strings(self, key: str) -> list[str]:
         value = self._required(key)
         if not isinstance(value, list):
-            raise GgufError(f"metadata '{key}' is {value!r}, expected a list")
+            raise GgufError(f"metadata '{key}' is {_shown(value)}, expected a list")
         return [str(item) for item in value]
-
-    def _scalar(self, key: str) -> Scalar:
-        value = self._required(key)
-        if isinstance(value, list):
-            raise GgufError(f"metadata '{key}' is a list, expected one value")
-        return value
 
     def _required(self, key: str) -> Value:
         if key not in self.metadata:
             raise GgufError(f"the GGUF file has no metadata '{key}'")
         return self.metadata[key]
+
+
+def _shown(value: Value) -> str:
+    return f"a list of {len(value)}" if isinstance(value, list) else repr(value)
 
 
 def is_gguf(path: Path) -> bool:

@@ -19,7 +19,10 @@ def smollm2_path() -> Path:
 
 
 def save_tiny_model(folder: Path, architecture: str = "llama", **changes: object) -> Path:
-    """Save a seeded random model of 2 layers, 8 heads and 2 KV heads over 256 ids to `folder` as safetensors, fp32."""
+    """Save a seeded random model of 2 layers, 8 heads and 2 KV heads over 256 ids to `folder` as safetensors, fp32.
+
+    Norms and biases are random too: as a new model has them, ones and zeros, a test could not tell whether they are used.
+    """
     import torch
     import transformers
 
@@ -39,6 +42,10 @@ def save_tiny_model(folder: Path, architecture: str = "llama", **changes: object
     config = transformers.AutoConfig.for_model(architecture, **{**sizes, **changes})
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     return folder
 

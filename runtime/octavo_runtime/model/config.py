@@ -65,6 +65,8 @@ def from_hugging_face(folder: Path) -> ModelConfig:
         raw = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
+    if not isinstance(raw, dict):
+        raise ModelError(f"{path} is not a JSON object: give a Hugging Face config.json")
     architecture = (raw.get("architectures") or ["(none)"])[0]
     if architecture not in _HF_ARCHITECTURES:
         raise ModelError(
@@ -74,28 +76,25 @@ def from_hugging_face(folder: Path) -> ModelConfig:
     _refuse(path, "mlp_bias", raw.get("mlp_bias", False), False)
     if architecture != "Qwen2ForCausalLM":
         _refuse(path, "attention_bias", raw.get("attention_bias", False), False)
-    try:
-        heads = int(raw["num_attention_heads"])
-        theta, scaling = _rope(path, raw)
-        return ModelConfig(
-            vocab_size=int(raw["vocab_size"]),
-            hidden_size=int(raw["hidden_size"]),
-            intermediate_size=int(raw["intermediate_size"]),
-            layers=int(raw["num_hidden_layers"]),
-            heads=heads,
-            kv_heads=int(raw.get("num_key_value_heads") or heads),
-            head_dim=int(raw.get("head_dim") or raw["hidden_size"] // heads),
-            norm_eps=float(raw["rms_norm_eps"]),
-            rope_theta=theta,
-            max_position=int(raw["max_position_embeddings"]),
-            tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            window=_window(path, raw),
-            rope_scaling=scaling,
-            qkv_bias=architecture == "Qwen2ForCausalLM",
-            qk_norm=architecture == "Qwen3ForCausalLM",
-        )
-    except KeyError as error:
-        raise ModelError(f"{path} has no {error}") from error
+    heads, hidden = _size(path, raw, "num_attention_heads"), _size(path, raw, "hidden_size")
+    theta, scaling = _rope(path, raw)
+    return ModelConfig(
+        vocab_size=_size(path, raw, "vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=_size(path, raw, "intermediate_size"),
+        layers=_size(path, raw, "num_hidden_layers"),
+        heads=heads,
+        kv_heads=_size(path, raw, "num_key_value_heads") if raw.get("num_key_value_heads") is not None else heads,
+        head_dim=_size(path, raw, "head_dim") if raw.get("head_dim") is not None else hidden // heads,
+        norm_eps=_number(path, raw, "rms_norm_eps"),
+        rope_theta=theta,
+        max_position=_size(path, raw, "max_position_embeddings"),
+        tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
+        window=_window(path, raw, architecture),
+        rope_scaling=scaling,
+        qkv_bias=architecture == "Qwen2ForCausalLM",
+        qk_norm=architecture == "Qwen3ForCausalLM",
+    )
 
 
 def from_gguf(path: Path, header: GgufHeader) -> ModelConfig:
@@ -111,8 +110,16 @@ def from_gguf(path: Path, header: GgufHeader) -> ModelConfig:
                 f"{path}: scaled rotary positions ({key}) are not supported in GGUF; use the safetensors form"
             )
 
-    def size(key: str) -> int:
-        return header.integer(f"{architecture}.{key}")
+    def size(key: str, default: int | None = None) -> int:
+        name = f"{architecture}.{key}"
+        value = default if default is not None and name not in header.metadata else header.integer(name)
+        if value < 1:
+            raise ModelError(f"{path}: {name} = {value}, expected at least 1: the file is damaged, fetch it again")
+        return value
+
+    def number(key: str, default: float) -> float:
+        name = f"{architecture}.{key}"
+        return header.number(name) if name in header.metadata else default
 
     heads, hidden = size("attention.head_count"), size("embedding_length")
     return ModelConfig(
@@ -121,12 +128,10 @@ def from_gguf(path: Path, header: GgufHeader) -> ModelConfig:
         intermediate_size=size("feed_forward_length"),
         layers=size("block_count"),
         heads=heads,
-        kv_heads=size("attention.head_count_kv"),
-        head_dim=size("attention.key_length")
-        if f"{architecture}.attention.key_length" in header.metadata
-        else hidden // heads,
+        kv_heads=size("attention.head_count_kv", default=heads),
+        head_dim=size("attention.key_length", default=hidden // heads),
         norm_eps=header.number(f"{architecture}.attention.layer_norm_rms_epsilon"),
-        rope_theta=header.number(f"{architecture}.rope.freq_base"),
+        rope_theta=number("rope.freq_base", default=10000.0),
         max_position=size("context_length"),
         tied_embeddings="output.weight" not in header.tensors,
         qkv_bias=architecture == "qwen2",
@@ -141,28 +146,52 @@ def _rope(path: Path, raw: dict[str, Any]) -> tuple[float, RopeScaling | None]:
         "rope_theta": raw.get("rope_theta", 10000.0),
     }
     kind = parameters.get("rope_type", parameters.get("type", "default"))
-    theta = float(parameters.get("rope_theta", 10000.0))
+    theta = _number(path, {"rope_theta": 10000.0, **parameters}, "rope_theta")
+    _refuse(path, "partial_rotary_factor", parameters.get("partial_rotary_factor", 1.0), 1.0)
     if kind == "default":
         return theta, None
     if kind != "llama3":
         raise ModelError(f"{path}: rope_type '{kind}' is not supported; supported: default, llama3")
     return theta, RopeScaling(
-        factor=float(parameters["factor"]),
-        low_freq_factor=float(parameters["low_freq_factor"]),
-        high_freq_factor=float(parameters["high_freq_factor"]),
-        original_max_position=int(parameters["original_max_position_embeddings"]),
+        factor=_number(path, parameters, "factor"),
+        low_freq_factor=_number(path, parameters, "low_freq_factor"),
+        high_freq_factor=_number(path, parameters, "high_freq_factor"),
+        original_max_position=_size(path, parameters, "original_max_position_embeddings"),
     )
 
 
-def _window(path: Path, raw: dict[str, Any]) -> int | None:
-    if not raw.get("use_sliding_window", True) or raw.get("sliding_window") is None:
+def _window(path: Path, raw: dict[str, Any], architecture: str) -> int | None:
+    """Mistral's window holds for every layer; Qwen's, where it is switched on, from layer `max_window_layers`; Llama has none."""
+    if architecture == "LlamaForCausalLM" or raw.get("sliding_window") is None:
         return None
-    kinds = set(raw.get("layer_types") or ["sliding_attention"])
+    if architecture == "MistralForCausalLM":
+        return _size(path, raw, "sliding_window")
+    if not raw.get("use_sliding_window", False):
+        return None
+    first = _number(path, {"max_window_layers": 28, **raw}, "max_window_layers")
+    layers = range(_size(path, raw, "num_hidden_layers"))
+    kinds = set(raw.get("layer_types") or ["sliding_attention" if i >= first else "full_attention" for i in layers])
     if kinds == {"full_attention"}:
         return None
     if kinds != {"sliding_attention"}:
         raise ModelError(f"{path}: layers of different attention windows (layer_types) are not supported")
-    return int(raw["sliding_window"])
+    return _size(path, raw, "sliding_window")
+
+
+def _size(path: Path, raw: dict[str, Any], key: str) -> int:
+    value = _number(path, raw, key)
+    if not isinstance(value, int) or value < 1:
+        raise ModelError(f"{path}: {key} = {value!r} is not a whole number of at least 1")
+    return value
+
+
+def _number(path: Path, raw: dict[str, Any], key: str) -> int | float:
+    if key not in raw:
+        raise ModelError(f"{path} has no '{key}'")
+    value = raw[key]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelError(f"{path}: {key} = {value!r} is not a number")
+    return value
 
 
 def _refuse(path: Path, key: str, value: object, supported: object) -> None:

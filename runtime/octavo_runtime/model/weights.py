@@ -146,22 +146,32 @@ class GgufCheckpoint:
         except ValueError as error:
             raise ModelError(f"{self.path}: tensor '{name}' has the unknown type {info.ggml_type}") from error
         block_elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-        row_bytes, rows = info.shape[-1] // block_elements * block_bytes, math.prod(info.shape[:-1])
-        end = info.offset + rows * row_bytes
+        if not math.prod(info.shape) or not info.shape or info.shape[-1] % block_elements:
+            raise ModelError(f"{self.path}: tensor '{name}' has the shape {info.shape}, which {kind.name} cannot have")
+        raw = self._rows(name, info.offset, math.prod(info.shape[:-1]), info.shape[-1] // block_elements * block_bytes)
+        decoded = np.empty((len(raw), info.shape[-1]), dtype=np.float32)
+        # Blocks lie one after another, so many rows can be given as one.
+        step = max(1, _DECODE_ELEMENTS // info.shape[-1])
+        try:
+            for first in range(0, len(raw), step):
+                part = raw[first : first + step]
+                decoded[first : first + step] = gguf.quants.dequantize(part.reshape(1, -1), kind).reshape(len(part), -1)
+        except NotImplementedError as error:
+            raise ModelError(
+                f"{self.path}: tensor '{name}' is {kind.name}, which cannot be decoded; use F16, BF16 or Q8_0"
+            ) from error
+        return decoded.reshape(info.shape)
+
+    def _rows(
+        self, name: str, offset: int, rows: int, row_bytes: int
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+        """The tensor's bytes `[rows, row_bytes]`, a view of the file."""
+        end = offset + rows * row_bytes
         if end > len(self._memory):
             raise ModelError(
                 f"{self.path} ends at byte {len(self._memory)}, tensor '{name}' needs {end}: it is cut short, fetch it again"
             )
-        raw = np.frombuffer(self._memory, dtype=np.uint8, count=rows * row_bytes, offset=info.offset).reshape(
-            rows, row_bytes
-        )
-        decoded = np.empty((rows, info.shape[-1]), dtype=np.float32)
-        # Blocks lie one after another, so many rows can be given as one.
-        step = max(1, _DECODE_ELEMENTS // info.shape[-1])
-        for first in range(0, rows, step):
-            part = raw[first : first + step]
-            decoded[first : first + step] = gguf.quants.dequantize(part.reshape(1, -1), kind).reshape(len(part), -1)
-        return decoded.reshape(info.shape)
+        return np.frombuffer(self._memory, np.uint8, count=rows * row_bytes, offset=offset).reshape(rows, row_bytes)
 
 
 def _to_halves(weight: torch.Tensor, heads: int) -> torch.Tensor:
