@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -17,8 +18,8 @@ REPORT_EVERY_S = 1.0
 
 
 class DrainOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    settle_s: float
-    timeout_s: float
+    settle_s: Annotated[float, msgspec.Meta(ge=0)]
+    timeout_s: Annotated[float, msgspec.Meta(ge=0)]
 
 
 class ControlSocket:

@@ -57,9 +57,6 @@ def _from_stats(stats: Stats, info: EngineInfo | None, labels: tuple[str, str]) 
     yield _gauge("vllm:num_requests_waiting", "Requests waiting for a place in the batch.", stats.waiting, labels)
     yield _gauge("vllm:kv_cache_usage_perc", "KV blocks in use by live requests / all, 0 to 1.", used, labels)
     yield _gauge("octavo_kv_block_utilization", "KV blocks in use by live requests / all.", used, labels)
-    yield _gauge(
-        "octavo_kv_blocks_cached", "KV blocks of no live request that can still be found.", stats.blocks_cached, labels
-    )
     if info is not None:
         text = "Slots filled / slots of the blocks in use; 1 when no block is in use."
         yield _gauge("octavo_kv_slot_utilization", text, _slot_utilization(stats, info.block_size), labels)

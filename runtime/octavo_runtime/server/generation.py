@@ -136,6 +136,7 @@ class _Choice:
 
 async def _next(outputs: Outputs) -> tuple[int, Output] | None:
     try:
-        return await asyncio.wait_for(outputs.next(), KEEP_ALIVE_S)
+        async with asyncio.timeout(KEEP_ALIVE_S):
+            return await outputs.next()
     except TimeoutError:
         return None

@@ -4,10 +4,6 @@ Nothing here waits for the event loop or the engine, so the health port's thread
 """
 
 import dataclasses
-import http.server
-import logging
-import sys
-import threading
 import time
 from typing import Any
 
@@ -21,8 +17,6 @@ from octavo_runtime.server.gauges import Availability, Snapshot
 from octavo_runtime.server.health import Health, Signs, health, last_step_age_s
 from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import Supervisor
-
-log = logging.getLogger(__name__)
 
 PATHS = ("/live", "/ready", "/health", "/state", "/metrics")
 NORMAL_PRESSURE = 0  # the ladder's level; this version has no ladder and stays at it
@@ -102,50 +96,3 @@ def _effective_config(config: ServeConfig, info: EngineInfo | None) -> dict[str,
     """The flags, with what the engine settled for `auto` once it is up."""
     settled = msgspec.to_builtins(info) if info is not None else {}
     return dataclasses.asdict(config) | settled | {"model": config.model, "served_model_name": config.model_name}
-
-
-class HealthServer:
-    """The health port: a thread of its own, so that no request and no busy loop stands before a probe."""
-
-    def __init__(self, host: str, port: int, probes: Probes) -> None:
-        """Binds at once; raises OSError where the port is taken."""
-        self._server = _ThreadingServer((host, port), _handler_of(probes))
-        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _ThreadingServer(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away in the middle is no news; anything else is."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            log.exception("a request to the health port failed")
-
-
-def _handler_of(probes: Probes) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = 30.0  # a connection that sends nothing must not hold a thread for ever
-
-        def do_GET(self) -> None:  # the library's name
-            answer = probes.answer(self.path.partition("?")[0])
-            if answer is None:
-                answer = ProbeAnswer(404, "text/plain; charset=utf-8", f"only {', '.join(PATHS)} are here\n".encode())
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.content_type)
-            self.send_header("Content-Length", str(len(answer.body)))
-            self.end_headers()
-            self.wfile.write(answer.body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Probes come every few seconds: not worth a line each."""
-
-    return Handler

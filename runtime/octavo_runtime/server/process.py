@@ -4,17 +4,11 @@ The engine process was started before this module (and the libraries it needs) w
 """
 
 import asyncio
-import contextlib
 import logging
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Generator
 from pathlib import Path
-
-import uvicorn
-from fastapi import FastAPI
 
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
@@ -23,9 +17,10 @@ from octavo_runtime.server.control import ControlSocket
 from octavo_runtime.server.drain import Drain, Pace
 from octavo_runtime.server.engine_client import EngineClient, engine_endpoint
 from octavo_runtime.server.gauges import Snapshot
-from octavo_runtime.server.health import Health
+from octavo_runtime.server.listener import HttpServer, health_server, listen
 from octavo_runtime.server.metrics import Metrics, SnapshotCollector
-from octavo_runtime.server.probes import HealthServer, Loop, Probes
+from octavo_runtime.server.phase_report import PhaseReport
+from octavo_runtime.server.probes import Loop, Probes
 from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import EngineStartError, Supervisor
 from octavo_runtime.text import model_text
@@ -33,8 +28,6 @@ from octavo_runtime.text import model_text
 log = logging.getLogger("octavo")
 
 TICK_S = 0.5
-PROGRESS_EVERY_S = 3.0
-KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, so that they close first
 FORCED_EXIT_CODE = 1
 
 
@@ -64,10 +57,10 @@ class _Server:
         self._draining: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        health = _health_server(self._config, self._probes)
+        health = health_server(self._config, self._probes)
         health.start()
-        listener = _listen(self._config.host, self._config.port)
-        http = _Uvicorn(build_app(self._service, self._probes))
+        listener = listen(self._config.host, self._config.port)
+        http = HttpServer(build_app(self._service, self._probes))
         await self._control.start()
         self._catch_signals()
         supervising = asyncio.create_task(self._supervisor.run())
@@ -78,13 +71,13 @@ class _Server:
             await asyncio.wait({supervising, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
             return self._exit_code(supervising)
         finally:
+            await self._supervisor.stop()  # streams that a drain could not wait for end with an error event
+            await asyncio.gather(supervising, return_exceptions=True)
             http.should_exit = True
             http.force_exit = self._forced
             await serving
             ticking.cancel()
             stopping.cancel()
-            await self._supervisor.stop()
-            await asyncio.gather(supervising, return_exceptions=True)
             self._service.engine.close()
             await self._control.stop()
             health.stop()
@@ -121,9 +114,9 @@ class _Server:
             log.warning("%d requests were still in flight after %g s: ending them", drain.in_flight, timeout_s)
         self._stop.set()
 
-    async def _tick(self, http: "_Uvicorn") -> None:
+    async def _tick(self, http: HttpServer) -> None:
         """Show that the loop moves, sample once a second, and log how start-up goes."""
-        report, next_sample_s = _PhaseReport(self._config), 0.0
+        report, next_sample_s = PhaseReport(self._config), 0.0
         while True:
             now_s = self._loop_state.tick_at_s = time.monotonic()
             self._loop_state.listening = http.started
@@ -137,70 +130,8 @@ class _Server:
         return self._probes.snapshot()
 
 
-class _PhaseReport:
-    """Logs a line when the phase changes, and now and then how far loading is."""
-
-    def __init__(self, config: ServeConfig) -> None:
-        self._url = f"http://{_shown_host(config.host)}:{config.port}/v1"
-        self._model = config.model_name
-        self._phase = ""
-        self._told = ""
-        self._told_at_s = 0.0
-
-    def tell(self, state: Health, now_s: float) -> None:
-        text = f"{state.phase}: {state.reason}" if state.reason else state.phase
-        if text == self._told or (state.phase == self._phase and now_s < self._told_at_s + PROGRESS_EVERY_S):
-            return
-        self._phase, self._told, self._told_at_s = state.phase, text, now_s
-        log.info("%s", f"ready: {self._model} at {self._url}" if state.ready and state.phase == "ready" else text)
-
-
-class _Uvicorn(uvicorn.Server):
-    """Signals are ours: uvicorn would end streams that a drain still waits for."""
-
-    def __init__(self, app: FastAPI) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=1,
-                server_header=False,
-            )
-        )
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-
 def _load_text(path: Path) -> model_text.ModelText:
     try:
         return model_text.load(path)
     except (*model_text.ERRORS, OSError) as error:
         raise ConfigError(str(error)) from error
-
-
-def _health_server(config: ServeConfig, probes: Probes) -> HealthServer:
-    try:
-        return HealthServer(config.host, config.health_port, probes)
-    except OSError as error:
-        raise ConfigError(
-            f"--host {config.host} --health-port {config.health_port}: {error.strerror}; give another --health-port"
-        ) from error
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(f"--host {host} --port {port}: {error.strerror}; give another --port") from error
-
-
-def _shown_host(host: str) -> str:
-    return "127.0.0.1" if host in ("0.0.0.0", "::") else host

@@ -48,7 +48,7 @@ class Supervisor:
             return_code = await asyncio.to_thread(self._process.wait)
             was_up = self._client.info is not None
             reason = f"the engine process ended ({how_it_ended(return_code)})"
-            self._client.disconnect(reason)
+            self._client.disconnect("the server is stopping" if self._stopping else reason)
             if self._stopping:
                 return
             if not was_up:

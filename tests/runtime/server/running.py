@@ -81,28 +81,39 @@ def until(true: Callable[[], T], timeout_s: float = 60.0) -> T:
 
 @contextlib.contextmanager
 def running_server(model: Path, folder: Path, *flags: str) -> Iterator[RunningServer]:
-    """Started, ready, and ended whatever happens. The log is shown when it does not come up."""
+    """A server that is ready; ended whatever happens. The log is shown when it does not come up."""
+    with started_server(model, folder, *flags) as server:
+        until(lambda: is_ready(server), START_TIMEOUT_S)
+        yield server
+
+
+@contextlib.contextmanager
+def started_server(model: Path, folder: Path, *flags: str) -> Iterator[RunningServer]:
+    """A server that is just loading."""
     port, health_port = free_ports()
     run_dir, log = folder / "run", folder / "log"
     ports = ["--host", "127.0.0.1", "--port", str(port), "--health-port", str(health_port), "--run-dir", str(run_dir)]
     command = [sys.executable, "-m", "octavo_runtime", "serve", str(model), *ports, "--served-model-name", "tiny"]
     with log.open("wb") as output:
         process = subprocess.Popen([*command, "--kv-cache-memory", "64Mi", *flags], stdout=output, stderr=output)
-    server = RunningServer(process, port, health_port, run_dir, log)
     try:
-        until(lambda: is_ready(server), START_TIMEOUT_S)
-        yield server
+        yield RunningServer(process, port, health_port, run_dir, log)
     finally:
         process.kill()
         process.wait()
 
 
 def is_ready(server: RunningServer) -> bool:
+    return status(server, "/ready") == 200
+
+
+def status(server: RunningServer, path: str) -> int:
+    """0 while the health port is not open."""
     assert server.process.poll() is None, server.log.read_text()
     try:
-        return server.get("/ready")[0] == 200
+        return server.get(path)[0]
     except OSError:
-        return False
+        return 0
 
 
 def free_ports() -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """What happens around requests: clients that go away, an engine that dies, drains and signals. All against real processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.runtime.server.running import START_TIMEOUT_S, RunningServer, running_server, until
+from tests.runtime.server.running import START_TIMEOUT_S, RunningServer, running_server, started_server, status, until
 from tests.runtime.server.streams import Stream
 
 
@@ -47,6 +48,7 @@ def test_health_and_state_are_the_same_on_both_ports(server: RunningServer) -> N
 
 
 def test_metrics_have_the_agreed_names_and_types(server: RunningServer) -> None:
+    until(lambda: "octavo_kv_available_volatility" in server.get("/metrics")[1])  # sampled once a second
     families = {
         family.name: family.type for family in text_string_to_metric_families(server.get("/metrics", health=False)[1])
     }
@@ -142,6 +144,21 @@ def test_sigterm_waits_for_a_stream_and_exits_with_0(tiny_chat_model: Path, tmp_
         assert not Path(f"/proc/{engine}").exists()
 
 
+def test_a_full_queue_says_when_to_ask_again_and_a_drain_that_is_too_short_ends_streams_with_an_error(
+    tiny_chat_model: Path, tmp_path: Path
+) -> None:
+    flags = ["--max-num-seqs", "1", "--max-num-queued-reqs", "1", "--drain-timeout", "0.2"]
+    with running_server(tiny_chat_model, tmp_path, *flags) as server:
+        with Stream(server) as running, Stream(server), Stream(server) as refused:
+            running.begin()
+            answer = refused.response()
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+            assert "--max-num-queued-reqs" in json.loads(answer.read())["error"]["message"]
+            server.signal(signal.SIGTERM)
+            assert running.rest()[-1]["error"]["message"] == "the server is stopping"
+        assert server.process.wait(60) == 0
+
+
 def test_a_second_signal_ends_at_once(tiny_chat_model: Path, tmp_path: Path) -> None:
     with running_server(tiny_chat_model, tmp_path) as server, Stream(server) as stream:
         stream.begin()
@@ -152,8 +169,10 @@ def test_a_second_signal_ends_at_once(tiny_chat_model: Path, tmp_path: Path) -> 
 
 
 def test_a_killed_server_takes_its_engine_along(tiny_chat_model: Path, tmp_path: Path) -> None:
-    with running_server(tiny_chat_model, tmp_path) as server:
+    with started_server(tiny_chat_model, tmp_path) as server:
+        until(lambda: status(server, "/live"), START_TIMEOUT_S)
         engine = server.state()["engine"]["pid"]
+        assert not has_ended(engine)
         server.signal(signal.SIGKILL)
         server.process.wait(60)
         until(lambda: has_ended(engine))

@@ -1,0 +1,63 @@
+"""The health port: a thread of its own, so that no request and no busy event loop stands before a probe."""
+
+import http.server
+import logging
+import socket
+import sys
+import threading
+
+from octavo_runtime.server.probes import PATHS, ProbeAnswer, Probes
+
+log = logging.getLogger(__name__)
+
+
+class HealthServer:
+    """Serves `PATHS` until `stop`."""
+
+    def __init__(self, host: str, port: int, probes: Probes) -> None:
+        """Binds at once; raises OSError where the port is taken."""
+        server = _ThreadingServer6 if ":" in host else _ThreadingServer
+        self._server = server((host, port), _handler_of(probes))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _ThreadingServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away in the middle is no news; anything else is."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            log.exception("a request to the health port failed")
+
+
+class _ThreadingServer6(_ThreadingServer):
+    address_family = socket.AF_INET6
+
+
+def _handler_of(probes: Probes) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30.0  # a connection that sends nothing must not hold a thread for ever
+
+        def do_GET(self) -> None:  # the library's name
+            answer = probes.answer(self.path.partition("?")[0])
+            if answer is None:
+                answer = ProbeAnswer(404, "text/plain; charset=utf-8", f"only {', '.join(PATHS)} are here\n".encode())
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Probes come every few seconds: not worth a line each."""
+
+    return Handler

@@ -1,0 +1,54 @@
+"""The two ports: uvicorn under our signals and drain, and the health port; a port that is taken is an error that names the flag."""
+
+import contextlib
+import socket
+from collections.abc import Generator
+
+import uvicorn
+from fastapi import FastAPI
+
+from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.server.health_server import HealthServer
+from octavo_runtime.server.probes import Probes
+
+KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, so that they close first
+
+
+class HttpServer(uvicorn.Server):
+    """Signals are ours: uvicorn would end streams that a drain still waits for."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=1,
+                server_header=False,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def health_server(config: ServeConfig, probes: Probes) -> HealthServer:
+    try:
+        return HealthServer(config.host, config.health_port, probes)
+    except OSError as error:
+        raise ConfigError(
+            f"--host {config.host} --health-port {config.health_port}: {error.strerror}; give another --health-port"
+        ) from error
+
+
+def listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"--host {host} --port {port}: {error.strerror}; give another --port") from error
