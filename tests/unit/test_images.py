@@ -195,7 +195,7 @@ def test_a_tag_is_held_only_if_the_registry_says_so(server: str, monkeypatch: py
 
 
 def test_a_failed_command_shows_the_end_of_its_output_and_keeps_all_of_it() -> None:
-    with pytest.raises(ImagesError, match=r"testing a failure failed: `sh -c …` gave 3[\s\S]*line 99$") as caught:
+    with pytest.raises(ImagesError, match=r"testing a failure failed: sh gave 3[\s\S]*line 99$") as caught:
         commands.run("testing a failure", ["sh", "-c", "for i in $(seq 0 99); do echo line $i; done; exit 3"], {})
     assert "line 0\n" not in str(caught.value)
     assert "line 0\n" in (commands.LOGS / "testing-a-failure.log").read_text()

@@ -44,6 +44,7 @@ def resolve(engine: Engine, settings: BuildSettings) -> str:
     With docker the Dockerfile's public base is the default, and the local one only once `make base` has made it.
     """
     if settings.base:
+        engine.adopt_base(settings.base)
         return settings.base
     if engine.has(LOCAL) or (not isinstance(engine, Docker) and _obstacle() is None):
         return make(engine)

@@ -43,9 +43,7 @@ def run(
         if process.returncode != 0:
             kept.flush()
             end = "\n".join(log.read_text().splitlines()[-_SHOWN_LINES:])
-            raise ImagesError(
-                f"{title} failed: `{words[0]} {words[1]} …` gave {process.returncode} (all of it: {log})\n{end}"
-            )
+            raise ImagesError(f"{title} failed: {words[0]} gave {process.returncode} (all it said: {log})\n{end}")
 
 
 def output(*command: str | Path) -> str | None:

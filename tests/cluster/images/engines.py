@@ -49,6 +49,9 @@ class Engine(Protocol):
     def add_base(self, archive: Path, reference: str) -> None:
         """Makes an image of one layer out of a root file system."""
 
+    def adopt_base(self, reference: str) -> None:
+        """Makes a local image of the user's own usable here, if there is one by that name."""
+
     def clean(self, current: Sequence[str]) -> None:
         """Removes older images of ours, and what killed builds left."""
 
@@ -75,6 +78,9 @@ class Docker:
 
     def add_base(self, archive: Path, reference: str) -> None:
         commands.run("storing the base image", ["docker", "import", archive, reference], {})
+
+    def adopt_base(self, reference: str) -> None:
+        """Nothing to do: the store is the user's."""
 
     def clean(self, current: Sequence[str]) -> None:
         names = {_repository(reference) for reference in current}
@@ -125,6 +131,16 @@ class Buildah:
         commands.run(
             "storing the base image", [*self._buildah, "commit", "--rm", "--format=oci", container, reference], {}
         )
+
+    def adopt_base(self, reference: str) -> None:
+        """Copies the image from buildah's ordinary store."""
+        if commands.output("buildah", "inspect", "--type=image", reference) is None:
+            return
+        store = commands.output(
+            "buildah", "info", "--format={{.store.GraphDriverName}}@{{.store.GraphRoot}}+{{.store.RunRoot}}"
+        )
+        source = f"containers-storage:[{store}]{reference}"
+        commands.run("copying the base image", [*self._buildah, "pull", source], {})
 
     def clean(self, current: Sequence[str]) -> None:
         commands.output(*self._buildah, "rm", "--all")
