@@ -22,6 +22,7 @@ TICK_STALL_FACTOR = 20.0  # … or this many times the measured duration of the 
 _COUNTER = struct.Struct("<Q")
 _FIELDS = struct.Struct("<QdQdIdBBd256s")
 _SIZE = _COUNTER.size + _FIELDS.size
+_READ_TRIES = 1000  # 1 ms; a write takes microseconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Heartbeat:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
-        self._pulse = Pulse()
+        self._pulse = Pulse()  # what this side wrote last
+        self._seen: Pulse | None = None  # what it read last
 
     @classmethod
     def open(cls, run_dir: Path) -> "Heartbeat":
@@ -106,15 +108,17 @@ class Heartbeat:
         )
 
     def read(self) -> Pulse:
-        """The newest complete pulse; a file that was never written reads as phase `loading` with no progress yet."""
-        while True:
+        """The newest complete pulse; a file that was never written reads as phase `loading` with no progress yet.
+
+        While a write does not end (its writer was killed or stopped within it), it is the last pulse that this side knows.
+        """
+        for _ in range(_READ_TRIES):
             before = _COUNTER.unpack_from(self._memory)[0]
             data = self._memory[_COUNTER.size : _SIZE]
             if before % 2 == 0 and _COUNTER.unpack_from(self._memory)[0] == before:
-                break
-        (tick, tick_at, step, started, planned, per_token, phase, percent, progress_at, reason) = _FIELDS.unpack(data)
-        text = reason.rstrip(b"\0").decode(errors="ignore")
-        return Pulse(tick, tick_at, step, started, planned, per_token, PHASES[phase], percent, progress_at, text)
+                self._seen = _decoded(data)
+                return self._seen
+        return self._seen or self._pulse
 
     def _update(self, **changes: object) -> None:
         self._write(dataclasses.replace(self._pulse, **changes))  # type: ignore[arg-type]  # names are Pulse's own
@@ -138,3 +142,9 @@ class Heartbeat:
             pulse.reason.encode()[:256],
         )
         _COUNTER.pack_into(self._memory, 0, counter + 2)
+
+
+def _decoded(data: bytes) -> Pulse:
+    (tick, tick_at, step, started, planned, per_token, phase, percent, progress_at, reason) = _FIELDS.unpack(data)
+    text = reason.rstrip(b"\0").decode(errors="ignore")
+    return Pulse(tick, tick_at, step, started, planned, per_token, PHASES[phase], percent, progress_at, text)
