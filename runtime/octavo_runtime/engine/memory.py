@@ -8,16 +8,23 @@ _UNLIMITED_BYTES = 1 << 60  # cgroup v1 writes "no limit" as a number near 2**63
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Bytes that can still be allocated: the smaller of the machine's available memory and the cgroup's limit less its use."""
-    machine = _meminfo_available(root / "proc/meminfo")
-    limits = [machine]
-    for limit, usage in (
-        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
-        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    """Bytes that can still be allocated: the smaller of the machine's available memory and the cgroup's limit less its use.
+
+    Use is counted as the kubelet counts it, without inactive file pages: the kernel gives up the cache of a model's file first.
+    """
+    meminfo = root / "proc/meminfo"
+    machine_kib = _line(meminfo, "MemAvailable:")
+    if machine_kib is None:
+        raise RuntimeError(f"{meminfo} has no MemAvailable line")
+    limits = [machine_kib * 1024]
+    for folder, limit, usage, cache in (
+        ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+        ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
-        maximum, used = _number(root / limit), _number(root / usage)
+        maximum, used = _number(root / folder / limit), _number(root / folder / usage)
         if maximum is not None and maximum < _UNLIMITED_BYTES:
-            limits.append(maximum - (used or 0))
+            cached = _line(root / folder / "memory.stat", cache)
+            limits.append(maximum - max(0, (used or 0) - (cached or 0)))
     return max(0, min(limits))
 
 
@@ -41,11 +48,13 @@ def _quota(root: Path) -> float | None:
     return limit / period_us if limit is not None and limit > 0 and period_us else None
 
 
-def _meminfo_available(path: Path) -> int:
-    for line in path.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"{path} has no MemAvailable line")
+def _line(path: Path, name: str) -> int | None:
+    """The number after `name` at the begin of a line of a kernel's table, None where there is none."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.split()[:1] == [name]), None)
 
 
 def _number(path: Path) -> int | None:
