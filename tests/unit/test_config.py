@@ -1,0 +1,126 @@
+"""The values that flags take and the configuration they make; `runtime/server/test_cli.py` tests how flags are read."""
+
+from pathlib import Path
+
+import pytest
+
+from octavo_runtime.config import (
+    ConfigError,
+    ServeConfig,
+    environment_name,
+    flag_name,
+    flags,
+    parse_bytes,
+    parse_port,
+    parse_positive,
+    parse_seconds,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount_bytes"),
+    [
+        ("0", 0),
+        ("1000000", 1_000_000),
+        ("4Ki", 4096),
+        ("512Mi", 512 << 20),
+        ("2Gi", 2 << 30),
+        ("1Ti", 1 << 40),
+        ("3k", 3000),
+        ("3M", 3_000_000),
+        ("3G", 3_000_000_000),
+        ("3T", 3_000_000_000_000),
+        ("2GiB", 2 << 30),
+        ("2GB", 2_000_000_000),
+        ("17B", 17),
+        ("1.5Gi", 3 << 29),
+        ("0.1k", 100),
+        (" 2Gi\n", 2 << 30),
+    ],
+)
+def test_an_amount_of_memory(text: str, amount_bytes: int) -> None:
+    assert parse_bytes(text) == amount_bytes
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "2gi", "2 Gi", "-1", "1e9", "2KB", "1.Gi", ".5Gi", "inf", "2Gi!"])
+def test_what_is_no_amount_of_memory_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"'{text.strip() or text}.*such as 2Gi"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "number"), [("1", 1), ("65535", 65535), (" 7 ", 7), ("007", 7)])
+def test_whole_numbers_and_ports(text: str, number: int) -> None:
+    assert parse_positive(text) == parse_port(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.0", "1e3", "one", "+1", "1_000"])
+def test_what_is_no_whole_number_of_at_least_1_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="not a whole number of at least 1"):
+        parse_positive(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "65536", "-1", "http", "80.0"])
+def test_what_is_no_port_is_refused_with_the_range(text: str) -> None:
+    with pytest.raises(ConfigError, match="not a port: give a whole number from 1 to 65535"):
+        parse_port(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0.0), ("60", 60.0), ("0.5", 0.5), ("1e2", 100.0)])
+def test_seconds(text: str, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "nan", "inf", "60s", "1,5"])
+def test_what_is_no_number_of_seconds_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{text}' is not a number of seconds of at least 0"):
+        parse_seconds(text)
+
+
+def test_two_servers_on_one_port_are_refused_by_both_flags() -> None:
+    with pytest.raises(ConfigError, match="--port and --health-port are both 8001: give them different ports"):
+        ServeConfig("m", port=8001)
+
+
+def test_a_step_with_fewer_tokens_than_sequences_is_refused_by_both_flags() -> None:
+    with pytest.raises(ConfigError, match="--max-num-batched-tokens 63 is less than --max-num-seqs 64"):
+        ServeConfig("m", max_num_batched_tokens=63)
+    assert ServeConfig("m", max_num_batched_tokens=64).max_num_seqs == 64
+
+
+@pytest.mark.parametrize(
+    ("model", "served_model_name", "path", "name"),
+    [
+        pytest.param("/models/smollm2.gguf", None, "/models/smollm2.gguf", "smollm2", id="file"),
+        pytest.param("models/llama", None, "models/llama", "llama", id="folder"),
+        pytest.param("models/llama/", None, "models/llama", "llama", id="folder with a slash"),
+        pytest.param("file:///models/smollm2.gguf", None, "/models/smollm2.gguf", "smollm2", id="file URL"),
+        pytest.param("file:///my%20models/a.gguf", None, "/my models/a.gguf", "a", id="escaped file URL"),
+        pytest.param("/models/a.gguf", "chat", "/models/a.gguf", "chat", id="name given"),
+        pytest.param(".", None, ".", ".", id="the folder itself"),
+    ],
+)
+def test_where_the_model_lies_and_what_clients_call_it(
+    model: str, served_model_name: str | None, path: str, name: str
+) -> None:
+    config = ServeConfig(model, served_model_name=served_model_name)
+    assert config.model_path == Path(path)
+    assert config.model_name == name
+
+
+def test_every_field_but_the_model_is_a_flag_with_a_text() -> None:
+    assert {field.name for field in flags()} == set(vars(ServeConfig("m"))) - {"model"}
+    assert all(len(field.metadata["help"]) > 10 for field in flags())
+
+
+def test_names_of_a_flag() -> None:
+    (field,) = (field for field in flags() if field.name == "max_num_seqs")
+    assert (flag_name(field), environment_name(field)) == ("--max-num-seqs", "OCTAVO_MAX_NUM_SEQS")
+
+
+def test_defaults_are_values_that_their_own_flags_would_take() -> None:
+    for field in flags():
+        choices = field.metadata["choices"]
+        if choices:
+            assert field.default in choices, field.name
+        elif field.default is not None:
+            assert field.metadata["parse"](str(field.default)) == field.default, field.name

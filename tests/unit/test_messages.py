@@ -1,0 +1,112 @@
+"""The border between the API process and the engine: every message survives it, and what is none is refused."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from octavo_runtime import messages
+from octavo_runtime.messages import (
+    Abort,
+    AddRequest,
+    Call,
+    EngineInfo,
+    ErrorInfo,
+    FromEngine,
+    GrammarSpec,
+    Output,
+    Reply,
+    Sampling,
+    Stats,
+    StepOutputs,
+    ToEngine,
+)
+
+FULL_REQUEST = AddRequest(
+    id="chat-1",
+    prompt_ids=[1, 2, 49151],
+    sampling=Sampling(temperature=0.7, top_p=0.9, top_k=40, min_p=0.05),
+    seed=2**64 - 1,
+    kind="embed",
+    n=3,
+    eos_ids=[2],
+    stop_ids=[7, 8],
+    max_tokens=100,
+    min_tokens=5,
+    logprobs=4,
+    prompt_logprobs=1,
+    adapter="sha256:00ff",
+    tenant_salt=b"\x00\xff",
+    priority=-1,
+    deadline_s=1.5,
+    grammar=GrammarSpec("regex", "a+", active_after=9),
+    kv_budget_tokens=2048,
+)
+INFO = EngineInfo("m", "float32", "cpu", 8192, 32, 100, 64, 512, 1 << 40, "reference", 49152)
+STATS = Stats(1, 2, 100, 40, 10, 1234, 8, 512, 500, 12, 3.25, 4)
+FULL_OUTPUT = Output(
+    id="chat-1",
+    token_ids=[5, 6],
+    index=2,
+    finish_reason="error",
+    stop_reason=7,
+    cached_tokens=3,
+    degraded=["kv8"],
+    error=ErrorInfo("queue_full", "1024 requests wait", param="model", retry_after_s=2),
+)
+TO_ENGINE: list[ToEngine] = [
+    FULL_REQUEST,
+    AddRequest("r", [1], Sampling(), 0),
+    Abort(["a", "b"]),
+    Call(3, "info", [1, "two"]),
+]
+FROM_ENGINE: list[FromEngine] = [
+    StepOutputs(9, [FULL_OUTPUT, Output("s")], STATS),
+    Reply(3, result=INFO),
+    Reply(3, error="unknown"),
+]
+
+
+@pytest.mark.parametrize("message", TO_ENGINE, ids=lambda message: type(message).__name__)
+def test_what_the_api_process_sends_arrives(message: ToEngine) -> None:
+    assert messages.to_engine_decoder.decode(messages.encoder.encode(message)) == message
+
+
+@pytest.mark.parametrize("message", FROM_ENGINE, ids=lambda message: type(message).__name__)
+def test_what_the_engine_sends_arrives(message: FromEngine) -> None:
+    assert messages.from_engine_decoder.decode(messages.encoder.encode(message)) == message
+
+
+def test_the_messages_above_are_all_there_are_with_every_field_set() -> None:
+    assert {type(message) for message in TO_ENGINE} == set(get_args(ToEngine))
+    assert {type(message) for message in FROM_ENGINE} == set(get_args(FromEngine))
+    for full, later in ((FULL_REQUEST, {"kv_transfer", "embeds"}), (FULL_OUTPUT, {"logprobs"})):
+        defaults = {field.name: field.default for field in msgspec.structs.fields(full)}
+        unset = {name for name, default in defaults.items() if getattr(full, name) == default}
+        assert unset == later  # fields that can only be None yet
+
+
+def test_fields_at_their_defaults_are_not_sent() -> None:
+    """One message a step, for every running sequence: what says nothing takes no bytes."""
+    sent = msgspec.msgpack.decode(messages.encoder.encode(Output("s", [5])))
+    assert sent == {"id": "s", "token_ids": [5]}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param({"type": "stop"}, id="unknown message"),
+        pytest.param({"type": "abort"}, id="missing field"),
+        pytest.param({"type": "abort", "ids": "a"}, id="wrong type"),
+        pytest.param({"type": "call", "id": 1, "method": "shutdown"}, id="unknown method"),
+        pytest.param({"type": "reply", "id": 1}, id="message of the other direction"),
+    ],
+)
+def test_what_is_no_message_is_refused(sent: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        messages.to_engine_decoder.decode(messages.encoder.encode(sent))
+
+
+@pytest.mark.parametrize(("temperature", "greedy"), [(0.0, True), (0.01, False), (1.0, False)])
+def test_temperature_zero_is_greedy(temperature: float, greedy: bool) -> None:
+    assert Sampling(temperature=temperature).greedy is greedy
