@@ -26,11 +26,15 @@ def helm(*arguments: str, values: Object | None = None) -> subprocess.CompletedP
     return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=60)
 
 
+def template(values: Object) -> subprocess.CompletedProcess[str]:
+    # Without a cluster to ask, helm takes the version that it was built with for the cluster's.
+    words = ["--namespace=octavo-system", "--kube-version=1.37.0", "--values=-"]
+    return helm("template", "octavo", str(CHART), *words, values={**VALUES, **values})
+
+
 def rendered(**values: Any) -> dict[tuple[str, str], Object]:
     """The chart's objects by kind and name."""
-    done = helm(
-        "template", "octavo", str(CHART), "--namespace=octavo-system", "--values=-", values={**VALUES, **values}
-    )
+    done = template(values)
     assert done.returncode == 0, done.stderr
     objects = [item for item in yaml.safe_load_all(done.stdout) if item]
     return {(item["kind"], item["metadata"]["name"]): item for item in objects}
@@ -145,14 +149,6 @@ def test_the_operator_understands_its_arguments() -> None:
     ],
 )
 def test_refuses_wrong_values_by_name(values: Object, says: str) -> None:
-    done = helm("template", "octavo", str(CHART), "--values=-", values={**VALUES, **values})
+    done = template(values)
     assert done.returncode != 0
     assert says in done.stderr
-
-
-def test_notes_say_the_next_command() -> None:
-    done = helm("install", "octavo", str(CHART), "--dry-run=client", "--values=-", values=VALUES)
-    if "cluster unreachable" in done.stderr.lower():
-        pytest.skip("helm asks a cluster even for a dry run")
-    notes = done.stdout.partition("NOTES:")[2]
-    assert "kubectl apply -f crds/examples/smollm2.yaml" in notes

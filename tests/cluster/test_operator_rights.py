@@ -1,7 +1,8 @@
-"""What the operator's service account may do in the cluster, asked of the API server's authorizer."""
+"""What the installed chart says, and what its service account may do, asked of the API server's authorizer."""
 
 import pytest
 
+from tests.cluster.installation import RELEASE, helm
 from tests.cluster.kubectl import CommandError, Kubectl
 
 MAY = [
@@ -44,3 +45,9 @@ def test_may_do_what_it_needs(octavo: Kubectl, verb: str, resource: str) -> None
 @pytest.mark.parametrize(("verb", "resource"), [pytest.param(*pair, id=" ".join(pair)) for pair in MAY_NOT])
 def test_may_do_nothing_else(octavo: Kubectl, verb: str, resource: str) -> None:
     assert not allowed(octavo, verb, resource)
+
+
+def test_the_chart_says_the_next_command(octavo: Kubectl) -> None:
+    notes = helm(octavo.access, "get", "notes", RELEASE)
+    assert "kubectl apply -f crds/examples/smollm2.yaml" in notes
+    assert "--take-ownership" in notes
