@@ -1,14 +1,12 @@
-"""The engine process: `python -m octavo_runtime.engine <config as JSON>`.
+"""The engine process: `python -m octavo_runtime.engine <config as JSON> <process id of the parent>`.
 
 Binds a ROUTER socket in the run directory at once, loads and warms the model, then loops: take messages, run a step, send what it
 gave. Requests that arrive while the model loads wait in the socket. The heartbeat tells phase and progress from the first moment.
 It ends with its parent: a signal from the kernel, and exit code 1 with the reason in the heartbeat when the model cannot be loaded.
 """
 
-import ctypes
 import json
 import logging
-import os
 import signal
 import sys
 import time
@@ -26,14 +24,12 @@ from octavo_runtime.model.config import ModelError
 log = logging.getLogger("octavo.engine")
 
 _IDLE_POLL_MS = 500  # the heartbeat's period while idle
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
     config = ServeConfig(**json.loads(sys.argv[1]))
     assert config.run_dir is not None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the API process decides when we end
     run_dir = Path(config.run_dir)
     heartbeat = Heartbeat.open(run_dir)
@@ -112,12 +108,3 @@ class EngineLoop:
     def _send(self, message: FromEngine) -> None:
         if self._client:
             self._socket.send_multipart([self._client, messages.encoder.encode(message)])
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the API process ends; without it a killed parent leaves an engine that holds its memory."""
-    parent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the request took effect
-        os._exit(1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ END_WAIT_S = 5.0
 
 def start_engine(config: ServeConfig) -> "subprocess.Popen[bytes]":
     """The engine as a child in a session of its own, so that a signal to our group leaves it to us. It dies with us by itself."""
-    command = [sys.executable, "-m", "octavo_runtime.engine", json.dumps(dataclasses.asdict(config))]
+    command = [sys.executable, "-m", "octavo_runtime.engine", json.dumps(dataclasses.asdict(config)), str(os.getpid())]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
