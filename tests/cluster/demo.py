@@ -145,8 +145,7 @@ def _wait_until_ready(kubectl: Kubectl, name: str) -> None:
             service = kubectl.get(KIND, name)
             if condition(service, "Ready").get("status") == "True":
                 return
-            pods = kubectl.list("pods", f"serving.octavo.dev/service={name}")
-            ticker.detail = what_it_waits_for(service, pods)
+            ticker.detail = what_it_waits_for(service)
             if condition(service, "Stalled").get("status") == "True":
                 raise DemoError(f"{name} is Stalled: {condition(service, 'Stalled').get('message')}")
             if time.monotonic() > deadline_s:

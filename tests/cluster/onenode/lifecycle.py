@@ -110,7 +110,9 @@ def _clear(*, with_registry: bool = False) -> None:
     PROCESSES.end(*node.NAMES)
     PROCESSES.end("containerd")
     containers.kill_leftovers()
-    PROCESSES.end(*control_plane.NAMES)
+    # In this order: an API server whose etcd went first spends its whole grace waiting for it.
+    for name in control_plane.NAMES:
+        PROCESSES.end(name)
     if with_registry:
         PROCESSES.end(registry.NAME)
     _unmount()

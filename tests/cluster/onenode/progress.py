@@ -40,27 +40,27 @@ class Ticker:
         self._thread = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> "Ticker":
-        self._show()
+        self._write(self._text, ends=False)
         self._thread.start()
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._end.set()
         self._thread.join()
-        self._show(last=True, failed=error is not None)
+        if self._live or error is not None or self._elapsed_s() >= QUICK_S:
+            self._write(
+                f"{self._text} … {self._elapsed_s():.0f} s" + (" failed" if error is not None else ""), ends=True
+            )
 
     def _tick(self) -> None:
         while not self._end.wait(1.0 if self._live else PLAIN_INTERVAL_S):
-            self._show()
+            detail = f": {self.detail}" if self.detail else ""
+            self._write(f"{self._text}{detail} … {self._elapsed_s():.0f} s", ends=False)
 
-    def _show(self, *, last: bool = False, failed: bool = False) -> None:
-        elapsed_s = time.monotonic() - self._start_s
-        if last and not failed and not self._live and elapsed_s < QUICK_S:
-            return
-        detail = f": {self.detail}" if self.detail and not last else ""
-        line = f"{self._text}{detail} … {elapsed_s:.0f} s" + (" failed" if failed else "")
-        if self._live:
-            self._out.write(f"\r\x1b[K{line}" + ("\n" if last else ""))
-        else:
-            self._out.write(f"{line}\n")
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._start_s
+
+    def _write(self, line: str, *, ends: bool) -> None:
+        """On a terminal over the line before, which stays if it `ends` the step; elsewhere a line of its own."""
+        self._out.write(f"\r\x1b[K{line}" + ("\n" if ends else "") if self._live else f"{line}\n")
         self._out.flush()
