@@ -28,8 +28,7 @@ COPY requirements/build.txt /usr/share/octavo/
 RUN --mount=type=secret,id=machine --mount=type=secret,id=ca \
     [ ! -e /run/secrets/machine ] || . /run/secrets/machine; \
     python3 -m venv /opt/tools && \
-    /opt/tools/bin/python -m pip install --quiet --no-cache-dir uv==0.13.9 && \
-    /opt/tools/bin/uv pip install --quiet --no-cache --python /opt/tools/bin/python --require-hashes -r /usr/share/octavo/build.txt
+    /opt/tools/bin/python -m pip install --quiet --no-cache-dir --require-hashes -r /usr/share/octavo/build.txt
 
 # The wheel, unpacked into one tree per half: each image gets its own code and the metadata of the distribution.
 FROM tools AS code

