@@ -4,7 +4,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.runtime.server.running import RunningServer, running_server, save_tiny_chat_model
+from tests.runtime.server.running import RunningServer, running_server
+from tests.runtime.server.tiny_model import save_tiny_chat_model
 
 
 @pytest.fixture(scope="session")

@@ -19,21 +19,9 @@ from typing import Any, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.runtime.models import save_tiny_model
-from tests.runtime.text.tiny import VOCAB_SIZE, save_byte_tokenizer
-
 T = TypeVar("T")
 
 START_TIMEOUT_S = 180.0
-CONTEXT_TOKENS = 8192
-
-
-def save_tiny_chat_model(folder: Path) -> Path:
-    save_tiny_model(
-        folder, vocab_size=VOCAB_SIZE, max_position_embeddings=CONTEXT_TOKENS, eos_token_id=None, bos_token_id=None
-    )
-    save_byte_tokenizer(folder)
-    return folder
 
 
 @dataclasses.dataclass(frozen=True)

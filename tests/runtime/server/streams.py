@@ -6,7 +6,8 @@ import socket
 import struct
 from typing import Any
 
-from tests.runtime.server.running import CONTEXT_TOKENS, RunningServer
+from tests.runtime.server.running import RunningServer
+from tests.runtime.server.tiny_model import CONTEXT_TOKENS
 
 
 class Stream:

@@ -10,7 +10,8 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from tests.runtime.server.running import CONTEXT_TOKENS, RunningServer, until
+from tests.runtime.server.running import RunningServer, until
+from tests.runtime.server.tiny_model import CONTEXT_TOKENS
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
 PROMPT_TOKENS = len("Hi") + 3  # <|user|>Hi<|end|><|assistant|>, a token a byte
