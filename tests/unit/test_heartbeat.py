@@ -1,12 +1,14 @@
 """The engine's pulse: what is written is read, whole, and when silence is too long."""
 
 import dataclasses
+import mmap
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +130,33 @@ def test_a_write_that_never_ends_shows_the_pulse_before_until_a_new_engine_begin
     assert api.read().phase == "loading"
     engine.beat()
     assert api.read().tick == 1
+
+
+class Interrupted(mmap.mmap):
+    """Mapped memory whose first copy is made half before and half after a write of the other side."""
+
+    pending: Callable[[], None] | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        before = super().__getitem__(key)
+        if self.pending is None:
+            return before
+        write, self.pending = self.pending, None
+        write()
+        after = super().__getitem__(key)
+        half = len(after) // 2
+        return before[:half] + after[half:]
+
+
+def test_a_copy_that_a_write_interrupted_is_made_again(engine: Heartbeat, tmp_path: Path) -> None:
+    engine.progress("ready", 1, "a" * 256)
+    with (tmp_path / "heartbeat").open("r+b") as file:
+        memory = Interrupted(file.fileno(), 0)
+    memory.pending = lambda: engine.progress("ready", 2, "b" * 256)
+    api = Heartbeat(memory)
+    pulse = api.read()
+    api.close()
+    assert (pulse.percent, pulse.reason) == (2, "b" * 256)
 
 
 def test_a_reader_never_sees_half_a_write(api: Heartbeat, tmp_path: Path) -> None:
