@@ -13,7 +13,7 @@ from typing import Any
 import octavo_runtime
 from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags, parse_seconds
 
-ENVIRONMENT_OF_OTHERS = ("OCTAVO_KUBECONFIG", "OCTAVO_CONTEXT")  # name a cluster for the repository's tests and demo
+ENVIRONMENT_OF_OTHERS = ("OCTAVO_KUBECONFIG", "OCTAVO_CONTEXT", "OCTAVO_CACHE")  # of the repository's tests and demo
 DRAIN_TIMEOUT_S, DRAIN_SETTLE_S = 60.0, 5.0
 
 

@@ -46,4 +46,4 @@ def _sentence(report: dict[str, object]) -> str:
     if report["phase"] == "settling":
         return f"settling: new requests are still answered, {requests}"
     estimate = report["estimate_s"]
-    return f"draining: {requests}" + (f", done in at most {estimate} s" if estimate is not None else "")
+    return f"draining: {requests}" + (f", done in at most {estimate} s" if estimate else "")

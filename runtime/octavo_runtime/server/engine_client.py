@@ -7,7 +7,6 @@ Belongs to the event loop's thread. The ZeroMQ socket is used without its asynci
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -54,11 +53,6 @@ class EngineClient:
         self._waiting: dict[str, tuple[int, Outputs]] = {}
         self.info: EngineInfo | None = None
         self.stats: Stats | None = None
-        self.last_step_at_s = 0.0
-
-    @property
-    def open_requests(self) -> int:
-        return len(self._waiting)
 
     def connect(self) -> None:
         """Begin with a new engine process and ask it what it came up with; `info` is set by its answer."""
@@ -128,7 +122,6 @@ class EngineClient:
                 self._accept(message)
 
     def _dispatch(self, message: StepOutputs) -> None:
-        self.last_step_at_s = time.monotonic()
         self.stats = message.stats
         for output in message.outputs:
             waiting = self._waiting.get(output.id)

@@ -37,11 +37,9 @@ def health(signs: Signs) -> Health:
     pulse = signs.pulse
     up = signs.engine_up and signs.listening and pulse.phase in ("ready", "pressured")
     if signs.drain == "settling":
-        return Health(
-            "draining", pulse.percent, "draining: still answering while endpoints settle", live=True, ready=up
-        )
+        return Health("draining", pulse.percent, "still answering while endpoints settle", live=True, ready=up)
     if signs.drain == "refusing":
-        return Health("draining", pulse.percent, "draining: new requests are refused", live=True, ready=False)
+        return Health("draining", pulse.percent, "new requests are refused", live=True, ready=False)
     if up:
         return Health(pulse.phase, pulse.percent, pulse.reason, live=True, ready=True)
     return Health(_phase_before_ready(pulse), pulse.percent, _waiting_reason(signs), live=True, ready=False)
