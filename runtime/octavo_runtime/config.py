@@ -91,7 +91,7 @@ class ServeConfig:
     block_size: str = option("auto", "tokens in a KV page; auto: 16 on GPUs, 32 on CPUs", choices=BLOCK_SIZES)
     kv_cache_memory: int | None = option(
         None,
-        "memory for KV pages, such as 2Gi (default: what the machine or cgroup leaves, at most 4Gi on a CPU)",
+        "memory for KV pages, such as 2Gi (default: what the machine or cgroup leaves, at most 2Gi on a CPU)",
         parse_bytes,
     )
     max_model_len: int | None = option(
