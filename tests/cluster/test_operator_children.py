@@ -1,19 +1,35 @@
 """What the operator does with children and status, on services without pods: nothing has to load."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.kubectl import CommandError, Kubectl, wait_for
-from tests.operator.live import KIND, Object, reason_of, service, versions, wait_for_condition
+from tests.operator.live import (
+    KIND,
+    Object,
+    applied,
+    reason_of,
+    service,
+    shared_namespace,
+    versions,
+    wait_for_condition,
+)
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
+    with shared_namespace(cluster) as kubectl:
+        yield kubectl
 
 
 @pytest.fixture
-def stopped(octavo: Kubectl, namespace: Kubectl) -> Kubectl:
+def stopped(octavo: Kubectl, namespace: Kubectl) -> Iterator[Kubectl]:
     """A namespace with the service `stopped`, reconciled, which has children and no pods."""
-    namespace.apply(service("stopped", suspend=True, replicas=2))
-    wait_for_condition(namespace, "stopped", "Ready", "True", says="Suspended")
-    return namespace
+    with applied(namespace, service("stopped", suspend=True, replicas=2)):
+        wait_for_condition(namespace, "stopped", "Ready", "True", says="Suspended")
+        yield namespace
 
 
 def child(kubectl: Kubectl, kind: str, name: str = "stopped") -> Object:

@@ -1,7 +1,7 @@
 """The operator's client against a real API server: what it returns, and which error says what."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -10,9 +10,15 @@ from kubernetes.aio.client import ApiClient
 from octavo_operator import kube
 from octavo_operator.service import Key
 from tests.cluster.kubectl import Kubectl
-from tests.operator.live import KIND, Object, service
+from tests.operator.live import KIND, Object, service, shared_namespace
 
 T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
+    with shared_namespace(cluster) as kubectl:
+        yield kubectl
 
 
 def asked(kubectl: Kubectl, story: Callable[[kube.Kube], Awaitable[T]], user: str | None = None) -> T:

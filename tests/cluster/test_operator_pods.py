@@ -1,33 +1,29 @@
 """Services with pods of the real runtime image: ready and answering, rolled, placed on GPUs; and what a pod that fails says."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import installation
 from tests.cluster.conversation import ask, port_forward
 from tests.cluster.installation import Images
 from tests.cluster.kubectl import Kubectl, wait_for
-from tests.operator.live import KIND, Object, service, versions, wait_for_condition
+from tests.operator.live import KIND, Object, applied, service, shared_namespace, versions, wait_for_condition
 
-NAMESPACE = "octavo-test-pods"
 READY_S = 240.0
 
 
 @pytest.fixture(scope="module")
-def served(octavo: Kubectl, cluster: Kubectl) -> Iterator[Kubectl]:
+def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
+    with shared_namespace(cluster) as kubectl:
+        yield kubectl
+
+
+@pytest.fixture(scope="module")
+def served(octavo: Kubectl, namespace: Kubectl) -> Iterator[Kubectl]:
     """A namespace with the service `chat`, Ready: shared, since loading takes seconds. Tests leave it Ready."""
-    name = octavo.namespace if cluster.access.is_foreign else NAMESPACE
-    assert name is not None
-    installation.ensure_namespace(cluster, name)
-    kubectl = cluster.within(name)
-    kubectl.apply(service("chat", replicas=1, rollout={"drainTimeoutSeconds": 10}))
-    wait_for_condition(kubectl, "chat", "Ready", "True", timeout_s=READY_S)
-    yield kubectl
-    kubectl.delete(KIND, "chat")
-    if not cluster.access.is_foreign:
-        cluster.delete("namespace", name, timeout_s=120.0)
+    with applied(namespace, service("chat", replicas=1)):
+        wait_for_condition(namespace, "chat", "Ready", "True", timeout_s=READY_S)
+        yield namespace
 
 
 def pods(kubectl: Kubectl, name: str) -> list[Object]:
@@ -37,12 +33,9 @@ def pods(kubectl: Kubectl, name: str) -> list[Object]:
 
 
 def chat(kubectl: Kubectl, name: str) -> str:
-    """One answer through the Service, by way of the API server's proxy, which works on any cluster."""
-    request = {"model": name, "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 4, "temperature": 0}
-    path = f"/api/v1/namespaces/{kubectl.namespace}/services/{name}:http/proxy/v1/chat/completions"
-    answer = json.loads(kubectl.run("create", "--raw", path, "--filename=-", stdin=json.dumps(request)))
-    text: str = answer["choices"][0]["message"]["content"]
-    return text
+    """One short answer of a pod that the Service chooses."""
+    with port_forward(kubectl, f"service/{name}", 80) as url:
+        return ask(url, name, "Say yes.", lambda _: None, limit_tokens=4).text
 
 
 def test_is_ready_and_answers_under_its_name(served: Kubectl) -> None:
@@ -114,45 +107,47 @@ def test_a_change_of_the_spec_rolls_without_a_gap(served: Kubectl) -> None:
 
 
 def test_suspending_stops_the_pods_and_resuming_starts_them(served: Kubectl) -> None:
+    """The last one of the shared service, which need not be Ready after it."""
     served.patch(KIND, "chat", {"spec": {"suspend": True}})
     found = wait_for_condition(served, "chat", "Ready", "True", says="Suspended", timeout_s=60)
     assert found["spec"]["replicas"] == 1
     wait_for_condition(served, "chat", "Available", "False")
+    assert not pods(served, "chat")
     served.patch(KIND, "chat", {"spec": {"suspend": False}})
-    wait_for_condition(served, "chat", "Ready", "True", says="AllReady", timeout_s=READY_S)
+    wait_for(lambda: pods(served, "chat"), 30, "a pod to come back")
 
 
 def test_gpus_are_asked_for_and_counted_by_the_scheduler(
     octavo: Kubectl, namespace: Kubectl, own_cluster: None
 ) -> None:
     """The node declares 8 GPUs and has none: the pods are placed as if, and the runtime says that it finds no GPU."""
-    namespace.apply(
-        service("fits", device="gpu", parallelism={"tensor": 4}),
-        service("huge", device="gpu", parallelism={"tensor": 16}),
-    )
-    wait_for_condition(namespace, "huge", "Ready", "False", says="Insufficient nvidia.com/gpu", timeout_s=60)
-    [pod] = wait_for(
-        lambda: [pod for pod in pods(namespace, "fits") if pod["spec"].get("nodeName")], 60, "the pod on a node"
-    )
+    fits = service("fits", device="gpu", parallelism={"tensor": 4})
+    huge = service("huge", device="gpu", parallelism={"tensor": 16})
+    with applied(namespace, fits, huge):
+        wait_for_condition(namespace, "huge", "Ready", "False", says="Insufficient nvidia.com/gpu", timeout_s=60)
+        [pod] = wait_for(lambda: placed(namespace, "fits"), 60, "the pod on a node")
+        wait_for_condition(namespace, "fits", "Ready", "False", says="exit code", timeout_s=120)
     [container] = pod["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
-    assert any(
-        volume["name"] == "shm" and volume["emptyDir"]["medium"] == "Memory" for volume in pod["spec"]["volumes"]
-    )
-    wait_for_condition(namespace, "fits", "Ready", "False", says="exit code", timeout_s=120)
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
+
+
+def placed(kubectl: Kubectl, name: str) -> list[Object]:
+    return [pod for pod in pods(kubectl, name) if "nodeName" in pod["spec"]]
 
 
 def test_a_pod_that_crashes_says_why(octavo: Kubectl, namespace: Kubectl) -> None:
-    namespace.apply(service("crash", model={"source": "file:///models/missing.gguf"}))
-    found = wait_for_condition(namespace, "crash", "Ready", "False", says="missing.gguf", timeout_s=120)
-    assert "exit code" in found["status"]["pods"][0]["reason"]
-    wait_for_condition(namespace, "crash", "Stalled", "False")
+    with applied(namespace, service("crash", model={"source": "file:///models/missing.gguf"})):
+        found = wait_for_condition(namespace, "crash", "Ready", "False", says="missing.gguf", timeout_s=120)
+        assert "exit code" in found["status"]["pods"][0]["reason"]
+        wait_for_condition(namespace, "crash", "Stalled", "False")
 
 
 def test_an_image_that_cannot_be_pulled_is_named(octavo: Kubectl, namespace: Kubectl) -> None:
     image = f"{octavo.access.registry}/octavo-nothing:0"
-    namespace.apply(service("pull", runtime={"image": image}))
-    wait_for_condition(namespace, "pull", "Ready", "False", says="ImagePullBackOff", timeout_s=90)
+    with applied(namespace, service("pull", runtime={"image": image})):
+        wait_for_condition(namespace, "pull", "Ready", "False", says="ImagePullBackOff", timeout_s=90)
 
 
 @pytest.fixture
@@ -167,11 +162,11 @@ def test_a_model_in_a_claim_is_served(octavo: Kubectl, claimed: Kubectl, images:
     """A pod of the same image copies the model there, as a user's download job would."""
     claimed.apply(loader(images.runtime_demo))
     wait_for(lambda: (claimed.get("pod", "loader") or {})["status"].get("phase") == "Succeeded", 120, "the copy")
-    claimed.apply(service("stored", model={"source": "pvc://weights/small/model.gguf"}))
-    wait_for_condition(claimed, "stored", "Ready", "True", timeout_s=READY_S)
-    assert chat(claimed, "stored")
-    claimed.patch(KIND, "stored", {"spec": {"replicas": 2}})
-    wait_for_condition(claimed, "stored", "SpecValid", "False", says="ClaimNotShared: the claim weights")
+    with applied(claimed, service("stored", model={"source": "pvc://weights/small/model.gguf"})):
+        wait_for_condition(claimed, "stored", "Ready", "True", timeout_s=READY_S)
+        assert chat(claimed, "stored")
+        claimed.patch(KIND, "stored", {"spec": {"replicas": 2}})
+        wait_for_condition(claimed, "stored", "SpecValid", "False", says="ClaimNotShared: the claim weights")
 
 
 def claim(namespace: str) -> list[Object]:

@@ -1,6 +1,7 @@
 """The InferenceService's schema in a real API server: what it refuses and says, what it fills in, how it prints and scales."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,16 @@ import yaml
 
 from tests.cluster.installation import REPOSITORY
 from tests.cluster.kubectl import CommandError, Kubectl
-from tests.operator.live import KIND, service
+from tests.operator.live import KIND, service, shared_namespace
 
 EXAMPLES = sorted((REPOSITORY / "crds" / "examples").glob("*.yaml"))
 FILE = {"source": "file:///models/smollm2.gguf"}
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
+    with shared_namespace(cluster) as kubectl:
+        yield kubectl
 
 
 def dry_run(kubectl: Kubectl, body: dict[str, Any]) -> dict[str, Any]:

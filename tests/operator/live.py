@@ -1,7 +1,11 @@
 """InferenceServices on a real cluster: what tests create, wait for and read."""
 
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from tests.cluster.installation import ensure_namespace
 from tests.cluster.kubectl import Kubectl, condition, wait_for
 
 KIND = "inferenceservices.serving.octavo.dev"
@@ -22,6 +26,32 @@ def service(name: str, **spec: Any) -> Object:
             **spec,
         },
     }
+
+
+@contextmanager
+def shared_namespace(cluster: Kubectl) -> Iterator[Kubectl]:
+    """A namespace for all tests of a module, since making and removing one takes seconds; on a foreign cluster the operator's."""
+    foreign = cluster.access.is_foreign
+    name = cluster.access.operator_namespace if foreign else f"octavo-test-{uuid.uuid4().hex[:8]}"
+    ensure_namespace(cluster, name)
+    kubectl = cluster.within(name)
+    try:
+        yield kubectl
+    finally:
+        kubectl.run("delete", KIND, "--all", timeout_s=120.0)
+        if not foreign:
+            cluster.delete("namespace", name, timeout_s=180.0)
+
+
+@contextmanager
+def applied(kubectl: Kubectl, *services: Object) -> Iterator[None]:
+    """The services while the block runs."""
+    kubectl.apply(*services)
+    try:
+        yield
+    finally:
+        for item in services:
+            kubectl.delete(KIND, item["metadata"]["name"])
 
 
 def reason_of(kubectl: Kubectl, name: str, kind: str = "Ready") -> str:
