@@ -95,9 +95,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     kubectl = _fixture(item, "cluster")
     if report.failed and kubectl is not None:
-        bound = [_fixture(item, name) for name in ("octavo", "namespace")]
-        namespaces = [found.namespace for found in bound if found is not None and found.namespace is not None]
-        folder = evidence.keep(kubectl, item.name, namespaces)
+        own = _fixture(item, "namespace")
+        names = dict.fromkeys([kubectl.access.operator_namespace, *([own.namespace] if own and own.namespace else [])])
+        folder = evidence.keep(kubectl, item.name, names)
         report.sections.append(("evidence", f"pod logs, events, component logs: {folder}"))
     return report
 

@@ -106,7 +106,7 @@ def _kept_on_failure(kubectl: Kubectl, namespace: str) -> Iterator[None]:
     installation.ensure_namespace(kubectl, namespace)
     try:
         yield
-    except FAILURES:
+    except Exception:
         folder = evidence.keep(kubectl, "demo", {namespace, kubectl.access.operator_namespace})
         print(f"\ndemo: pod logs, events and component logs are in {folder}", file=sys.stderr, flush=True)
         raise

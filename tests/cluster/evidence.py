@@ -15,7 +15,7 @@ DESCRIBED = "inferenceservices.serving.octavo.dev,deployments,replicasets,servic
 
 def keep(kubectl: Kubectl, name: str, namespaces: Iterable[str]) -> Path:
     """Writes everything about the namespaces to `.artifacts/<name>/`, in place of what an earlier run kept there."""
-    folder = ARTIFACTS / re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+    folder = ARTIFACTS / re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:120]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for namespace in namespaces:

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from tests.cluster.onenode import layout
+from tests.cluster.onenode.errors import OneNodeError
 from tests.cluster.onenode.machine import child_environ, run
 
 CNI_FOLDER = layout.STATE / "cni"
@@ -44,11 +45,22 @@ def cni_configuration() -> dict[str, object]:
 def remove() -> None:
     """Removes bridge, routes and kube-proxy's rules; nothing of it need be there."""
     if (Path("/sys/class/net") / layout.BRIDGE).exists():
+        _check_ours()
         run("ip", "link", "delete", layout.BRIDGE)
     for family in ("ip", "ip6"):
         _quietly("nft", "delete", "table", family, "kube-proxy")
     if FORWARDING_BEFORE.exists():
         FORWARDING.write_text(FORWARDING_BEFORE.read_text())
+
+
+def _check_ours() -> None:
+    [link] = json.loads(run("ip", "-json", "-4", "address", "show", "dev", layout.BRIDGE)) or [{}]
+    addresses = [entry["local"] for entry in link.get("addr_info", [])]
+    # Without an address it is what a start left that ended between the two commands.
+    if addresses not in ([], [layout.NODE_IP]):
+        raise OneNodeError(
+            f"the network interface {layout.BRIDGE} ({', '.join(addresses)}) is not the one-node cluster's: rename or remove it"
+        )
 
 
 def _quietly(*command: str) -> None:
