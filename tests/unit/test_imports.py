@@ -68,12 +68,6 @@ def imported(forbidden: list[str], *names: str) -> set[str]:
             {f"{RUNTIME}.model.weights", f"{RUNTIME}.engine.process"},
             id="the engine has no server and no transformers",
         ),
-        pytest.param(
-            ["octavo_runtime", "octavo_operator"],
-            ["octavo_kernels"],
-            {"octavo_kernels.reference", "octavo_kernels.philox"},
-            id="the kernels have neither half",
-        ),
     ],
 )
 def test_imports_without(forbidden: list[str], names: list[str], among: set[str]) -> None:

@@ -150,7 +150,7 @@ def test_banned_ids_are_never_drawn(sampling: Sampling) -> None:
 )
 @pytest.mark.parametrize("over", ["seeds", "positions"])
 def test_ids_are_drawn_as_often_as_they_are_likely(sampling: Sampling, probabilities: list[float], over: str) -> None:
-    draws = 4000
+    draws = 2000
     rows = [Row(sampling, 2**40 + i, 5) if over == "seeds" else Row(sampling, 77, i) for i in range(draws)]
     drawn = sample(torch.tensor([0.1, 0.2, 0.3, 0.4]).log().repeat(draws, 1), rows)
     counts = np.bincount(drawn, minlength=4)
