@@ -1,7 +1,9 @@
 """A matrix product with its weight, in whatever scheme the weight is kept.
 
 The call is `epilogue(x · Wᵀ + addend)`: what is added (a bias, an adapter's delta) comes before the epilogue, so that a fused
-kernel and this plain one agree. The `dense` scheme keeps rows in the model's type and multiplies with torch.
+kernel and this plain one agree. The `dense` scheme keeps rows in the model's type and multiplies with torch: on a CPU over weights
+that oneDNN has laid out for itself once, which is two to three times as fast as `functional.linear` for the 16 rows of a small
+decoding batch (576 x 3072, fp32, 2 cores with AVX2, in one run: 3.9 against 13.2 ms; 1.8 against 4.9 ms for 1536 x 576).
 """
 
 from typing import Literal
@@ -22,6 +24,7 @@ class Linear:
         self.scheme = scheme
         self._shards: list[Tensor] = []
         self._weight = torch.empty(0)
+        self._packed = False
 
     def load(self, shard: Tensor) -> None:
         """Append rows `[rows, in]`; q, k, v or gate and up come one after another."""
@@ -29,11 +32,19 @@ class Linear:
 
     def finalize(self) -> None:
         """Join what was loaded into the form that calls use."""
-        self._weight = self._shards[0] if len(self._shards) == 1 else torch.cat(self._shards)
+        weight = self._shards[0] if len(self._shards) == 1 else torch.cat(self._shards)
         self._shards = []
+        self._packed = weight.device.type == "cpu" and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, None) if self._packed else weight
 
     def __call__(self, x: Tensor, epilogue: Epilogue = "none", addend: Tensor | None = None) -> Tensor:
-        out = functional.linear(x, self._weight)
+        out = self._multiply(x)
         if addend is not None:
             out = out + addend
         return reference.silu_mul(out) if epilogue == "silu_mul" else out
+
+    def _multiply(self, x: Tensor) -> Tensor:
+        if not self._packed:
+            return functional.linear(x, self._weight)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
+        return out
