@@ -45,7 +45,10 @@ def access(pytestconfig: pytest.Config) -> Iterator[Access]:
 @pytest.fixture(scope="session")
 def cluster(access: Access) -> Kubectl:
     """kubectl for the cluster, bound to no namespace."""
-    return Kubectl(access)
+    kubectl = Kubectl(access)
+    if not access.is_foreign:
+        installation.clear_leftovers(kubectl)
+    return kubectl
 
 
 @pytest.fixture(scope="session")

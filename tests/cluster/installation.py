@@ -61,10 +61,21 @@ def ensure_namespace(kubectl: Kubectl, name: str) -> None:
     )
 
 
+def clear_leftovers(kubectl: Kubectl) -> None:
+    """Removes what a session that was killed left in the one-node cluster: namespaces of tests, with their pods."""
+    left = [item["metadata"]["name"] for item in kubectl.list("namespaces", f"{OWNED_LABEL}=true")]
+    for name in left:
+        if name != kubectl.access.operator_namespace:
+            kubectl.delete("namespace", name, timeout_s=120.0)
+
+
 def install(kubectl: Kubectl, images: Images, values: Mapping[str, Any] | None = None) -> None:
     """Installs or upgrades the chart and waits for the operator; on a foreign cluster namespaced."""
     namespace = kubectl.access.operator_namespace
     ensure_namespace(kubectl, namespace)
+    # What was killed amid an installation would refuse every later one.
+    if RELEASE in helm(kubectl.access, "list", "--pending", "--short").split():
+        helm(kubectl.access, "uninstall", RELEASE, "--wait", "--timeout=60s")
     chosen: dict[str, Any] = {
         "operator": {"image": images.operator},
         # The image with the small model inside, so that the examples run without a network.

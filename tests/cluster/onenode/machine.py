@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.cluster.onenode import layout
 from tests.cluster.onenode.errors import CannotRunHereError, OneNodeError
+from tests.cluster.onenode.processes import start_ticks
 
 CNI_PLUGINS = Path("/usr/lib/cni")
 #: Package → a file or command that shows it is there.
@@ -79,7 +80,8 @@ def check_nothing_foreign() -> None:
             name = process.read_text().strip()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if name in KUBERNETES_NODE_PROGRAMS:
+        # A session that ends the cluster it started may not have waited yet for what was its child: a zombie runs nothing.
+        if name in KUBERNETES_NODE_PROGRAMS and start_ticks(int(process.parent.name)) is not None:
             raise OneNodeError(
                 f"this machine is a Kubernetes node already ({name}, pid {process.parent.name}): "
                 "use that cluster with OCTAVO_KUBECONFIG and OCTAVO_CONTEXT (and REGISTRY)"
