@@ -1,8 +1,8 @@
 """SmolLM2-135M answers as transformers does in fp32: token by token, alone and in company.
 
 The reference is asked once per answer: its logits over prompt and answer give, at each position, the token that greedy decoding
-would take there. Two fp32 implementations may differ where the two best logits are closer than `CLOSE`; from such a place on the answers
-are different texts, so the comparison ends there. It must not end early everywhere, or nothing was compared.
+would take there. Two fp32 implementations may differ where the two best logits are closer than `CLOSE`; from such a place on the
+answers are different texts, so the comparison ends there. It must not end early everywhere, or nothing was compared.
 """
 
 from pathlib import Path
