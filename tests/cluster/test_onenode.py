@@ -100,12 +100,9 @@ def test_a_failed_command_says_what_kubectl_said(cluster: Kubectl) -> None:
         cluster.within("default").run("get", "pod", "absent")
 
 
-def test_a_process_that_is_missing_makes_the_cluster_unhealthy(
-    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_is_missing_makes_the_cluster_unhealthy(access: Access, tmp_path: Path) -> None:
     assert lifecycle.is_healthy()
     for file in layout.RECORDS.glob("*.json"):
         if json.loads(file.read_text())["name"] != "kube-scheduler":
             (tmp_path / file.name).write_text(file.read_text())
-    monkeypatch.setattr(lifecycle, "PROCESSES", Processes(tmp_path, layout.LOGS))
-    assert not lifecycle.is_healthy()
+    assert not lifecycle.is_healthy(Processes(tmp_path, layout.LOGS))

@@ -58,13 +58,12 @@ def test_each_program_has_its_module_with_pinned_sums() -> None:
         assert program.module is binaries.PAUSE or (folder / "go.sum").exists()
 
 
-def test_a_build_key_follows_flags_and_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "GO_MODULES", tmp_path)
+def test_a_build_key_follows_flags_and_pins(tmp_path: Path) -> None:
     (tmp_path / "etcd").mkdir()
     (tmp_path / "etcd" / "go.mod").write_text("one")
-    keys = {binaries.Module("etcd", "1").key(), binaries.Module("etcd", "1", tags="x").key()}
+    keys = {binaries.Module("etcd", "1").key(tmp_path), binaries.Module("etcd", "1", tags="x").key(tmp_path)}
     (tmp_path / "etcd" / "go.mod").write_text("two")
-    keys.add(binaries.Module("etcd", "1").key())
+    keys.add(binaries.Module("etcd", "1").key(tmp_path))
     assert len(keys) == 3
 
 
@@ -102,13 +101,9 @@ def test_certificates_name_the_kubernetes_identities_and_the_server(tmp_path: Pa
         pytest.param("linux", 1000, "it needs root", id="not root"),
     ],
 )
-def test_where_it_cannot_run_it_says_so_with_the_remedy(
-    platform: str, user: int, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr("os.geteuid", lambda: user)
+def test_where_it_cannot_run_it_says_so_with_the_remedy(platform: str, user: int, reason: str) -> None:
     with pytest.raises(CannotRunHereError, match=f"{reason}.*OCTAVO_KUBECONFIG and OCTAVO_CONTEXT"):
-        machine.check_supported()
+        machine.check_supported(platform, user)
 
 
 def test_an_unknown_command_is_an_error() -> None:

@@ -48,9 +48,9 @@ class Module:
     def flags(self) -> list[str]:
         return ["-trimpath", "-ldflags", self.link_flags, *(["-tags", self.tags] if self.tags else [])]
 
-    def key(self) -> str:
+    def key(self, modules: Path = GO_MODULES) -> str:
         digest = hashlib.sha256(repr((self.flags(), platform.machine())).encode())
-        for file in sorted((GO_MODULES / self.folder).iterdir()):
+        for file in sorted((modules / self.folder).iterdir()):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
         return f"{self.folder}-{self.version}-{digest.hexdigest()[:12]}"
 

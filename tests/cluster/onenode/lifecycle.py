@@ -82,10 +82,10 @@ def ensure_registry() -> str:
     return layout.REGISTRY
 
 
-def is_healthy() -> bool:
+def is_healthy(processes: Processes = PROCESSES) -> bool:
     """Whether everything that `up` starts still runs, from the programs that it would start, and the node is Ready."""
     expected = {name: str(binaries.path(name)) for name in NAMES}
-    running = {record.name: record.program for record in PROCESSES.all() if PROCESSES.running(record.name)}
+    running = {record.name: record.program for record in processes.all() if processes.running(record.name)}
     return expected.items() <= running.items() and control_plane.is_ready() and node.is_ready()
 
 

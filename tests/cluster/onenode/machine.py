@@ -40,11 +40,11 @@ def search_path() -> str:
     return f"{os.environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}:{ADMIN_PATH}"
 
 
-def check_supported() -> None:
+def check_supported(platform: str = sys.platform, user: int = os.geteuid()) -> None:
     """Raises `CannotRunHereError` where no cluster can be started whatever is installed."""
-    if sys.platform != "linux":
-        raise CannotRunHereError(f"it needs Linux, this is {sys.platform}")
-    if os.geteuid() != 0:
+    if platform != "linux":
+        raise CannotRunHereError(f"it needs Linux, this is {platform}")
+    if user != 0:
         raise CannotRunHereError("it needs root (namespaces, mounts, network)")
 
 
@@ -137,6 +137,10 @@ def run(*command: str | Path, stdin: str | None = None, check: bool = True, time
         done = subprocess.run(
             words, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False, env=child_environ()
         )
+    except FileNotFoundError as error:
+        raise OneNodeError(
+            f"{words[0]} is not installed: `python -m tests.cluster.onenode up` installs what is missing"
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise OneNodeError(f"`{' '.join(words)}` did not end within {timeout_s:.0f} s") from error
     if check and done.returncode != 0:

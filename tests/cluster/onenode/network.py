@@ -1,12 +1,12 @@
 """The node's bridge and address, the pods' CNI configuration, and what of both is left to remove."""
 
 import json
-import subprocess
+import shutil
 from pathlib import Path
 
 from tests.cluster.onenode import layout
 from tests.cluster.onenode.errors import OneNodeError
-from tests.cluster.onenode.machine import child_environ, run
+from tests.cluster.onenode.machine import run, search_path
 
 CNI_FOLDER = layout.STATE / "cni"
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
@@ -47,8 +47,9 @@ def remove() -> None:
     if (Path("/sys/class/net") / layout.BRIDGE).exists():
         _check_ours()
         run("ip", "link", "delete", layout.BRIDGE)
-    for family in ("ip", "ip6"):
-        _quietly("nft", "delete", "table", family, "kube-proxy")
+    if shutil.which("nft", path=search_path()) is not None:
+        for family in ("ip", "ip6"):
+            run("nft", "delete", "table", family, "kube-proxy", check=False)
     if FORWARDING_BEFORE.exists():
         FORWARDING.write_text(FORWARDING_BEFORE.read_text())
 
@@ -61,7 +62,3 @@ def _check_ours() -> None:
         raise OneNodeError(
             f"the network interface {layout.BRIDGE} ({', '.join(addresses)}) is not the one-node cluster's: rename or remove it"
         )
-
-
-def _quietly(*command: str) -> None:
-    subprocess.run(command, env=child_environ(), capture_output=True, check=False)
