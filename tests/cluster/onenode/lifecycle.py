@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.cluster.onenode import (
     node,
     registry,
 )
+from tests.cluster.onenode.errors import OneNodeError
 from tests.cluster.onenode.machine import run
 from tests.cluster.onenode.processes import Processes
 from tests.cluster.onenode.progress import Step, run_steps
@@ -101,9 +102,10 @@ def _delete_pods() -> None:
         return
     # Else they would make new pods meanwhile.
     PROCESSES.end("kube-controller-manager", "kube-scheduler")
-    control_plane.kubectl(
-        "delete", "pods", "--all", "--all-namespaces", "--grace-period=1", "--timeout=20s", check=False, timeout_s=40.0
-    )
+    everything = ("--all", "--all-namespaces", "--grace-period=1", "--timeout=20s")
+    # Without success (no kubectl in this cache folder, an API server that hangs) force is all that is left.
+    with suppress(OneNodeError):
+        control_plane.kubectl("delete", "pods", *everything, check=False, timeout_s=40.0)
 
 
 def _clear(*, with_registry: bool = False) -> None:
