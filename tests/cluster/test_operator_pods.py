@@ -1,10 +1,11 @@
 """Services with pods of the real runtime image: ready and answering, rolled, placed on GPUs; and what a pod that fails says."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.cluster.conversation import ask, port_forward
+from tests.cluster.conversation import Answer, ask, metrics, port_forward
 from tests.cluster.installation import Images
 from tests.cluster.kubectl import Kubectl, wait_for
 from tests.operator.live import KIND, Object, applied, service, shared_namespace, versions, wait_for_condition
@@ -55,6 +56,29 @@ def test_is_ready_and_answers_under_its_name(served: Kubectl) -> None:
     assert status["pods"] == [{"name": pod["metadata"]["name"]}]
     assert status["runtimeImage"] == pod["spec"]["containers"][0]["image"]
     assert chat(served, "chat")
+
+
+QUESTIONS = (
+    "What is the capital of France?",
+    "Why is the sky blue?",
+    "Tell me a short story about a printer who folds large sheets of paper into small books.",
+    "Name three colours.",
+)
+
+
+def test_32_answers_at_once_are_those_given_alone_and_leave_no_block(served: Kubectl) -> None:
+    with port_forward(served, "service/chat", 80) as url, ThreadPoolExecutor(32) as pool:
+
+        def answer(number: int) -> Answer:
+            return ask(url, "chat", QUESTIONS[number % 4], lambda _: None, limit_tokens=3 + number // 2)
+
+        alone = [ask(url, "chat", question, lambda _: None, limit_tokens=20).text for question in QUESTIONS]
+        answers = list(pool.map(answer, range(32)))
+        for number, found in enumerate(answers):
+            assert found.text
+            assert alone[number % 4].startswith(found.text)
+        used = "octavo_kv_block_utilization"
+        wait_for(lambda: [line.split()[-1] for line in metrics(url, (used,))] == ["0.0"], 10, "all blocks to be free")
 
 
 def test_writes_nothing_while_nothing_changes(served: Kubectl) -> None:
