@@ -1,6 +1,6 @@
 """Throughput of the mixed workload: Octavo's engine in process beside transformers' static batches, alternated in one run.
 
-    python -m bench.serving [--model PATH] [--requests 64] [--pairs 3]
+    python -m bench.serving [--model PATH] [--requests 16] [--pairs 3]
 
 Greedy, end of sequence ignored, both in the type that Octavo chooses for this machine. A machine may drift by a factor of two
 between minutes, so the figure to quote is the ratio, with its spread over the pairs.
@@ -76,9 +76,10 @@ def main() -> None:
     parser.add_argument(
         "--model", type=Path, default=smollm2_path(), help="GGUF file or folder (default: SmolLM2-135M)"
     )
-    parser.add_argument("--requests", type=int, default=64, help="requests in the workload (default: 64)")
+    parser.add_argument("--requests", type=int, default=16, help="requests in the workload (default: 16)")
     parser.add_argument("--pairs", type=int, default=3, help="interleaved pairs of runs (default: 3)")
     arguments = parser.parse_args()
+    transformers.utils.logging.disable_progress_bar()
     work = mixed(arguments.requests)
     llm = LLM(ServeConfig(str(arguments.model)))
     dtype = llm.engine.info.dtype
