@@ -66,3 +66,10 @@ def test_what_decides_waits_for_nothing() -> None:
     desired = {f"desired/{name}.py" for name in ("__init__", "deployment", "flags", "labels", "pod_v1", "service")}
     assert not importers("asyncio") & (pure | desired)
     assert not importers("aiohttp") & (pure | desired)
+
+
+def test_the_operators_pinned_dependencies_hold_no_torch() -> None:
+    pinned = (Path(__file__).parents[2] / "requirements" / "operator.txt").read_text()
+    names = {line.partition("==")[0] for line in pinned.splitlines() if "==" in line}
+    assert "kopf" in names
+    assert not names & set(FORBIDDEN)
