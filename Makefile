@@ -27,7 +27,7 @@ demo: setup ## cluster, images, helm install, one InferenceService, one streamed
 	@$(BIN)/python -m tests.cluster.demo
 
 serve: setup ## the runtime alone, without Kubernetes, on SmolLM2-135M (MODEL=<path> for another)
-	@$(BIN)/octavo serve "$$($(BIN)/python -m tests.runtime.models $(MODEL))" --host 127.0.0.1
+	@$(BIN)/octavo serve "$$($(BIN)/python -m tests.runtime.models $(MODEL))" --served-model-name $(notdir $(MODEL)) --host 127.0.0.1
 
 test: setup ## all tests but those that need a GPU (the cluster tier starts a Kubernetes where it can)
 	@$(BIN)/pytest -m "not gpu"
