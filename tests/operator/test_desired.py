@@ -160,6 +160,17 @@ def test_runtime_settings_become_flags_and_extra_ones_come_last() -> None:
     assert args[-1] == "--max-num-queued-reqs=7"
 
 
+def test_arguments_are_taken_literally() -> None:
+    """Kubernetes expands `$(NAME)` in arguments, and reads each `$$` as one `$`."""
+    args = rendered(
+        model={"source": "file:///models/$(HOME)", "servedName": "$(HOME)"},
+        runtime={"extraArgs": ["--chat-template=a$b$$(HOME)$"]},
+    )["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args[1] == "file:///models/$$(HOME)"
+    assert "--served-model-name=$$(HOME)" in args
+    assert args[-1] == "--chat-template=a$$b$$$$(HOME)$$"
+
+
 def test_nothing_rendered_is_null_or_empty() -> None:
     everything = rendered(
         device="gpu",

@@ -25,7 +25,7 @@ def serve_args(service: Service) -> list[str]:
         "drain-timeout": service.drain_timeout_s,
     }
     own = [f"--{name}={value}" for name, value in flags.items() if value is not None]
-    return ["serve", _model(service), *own, *service.runtime.extra_args]
+    return [_literal(argument) for argument in ("serve", _model(service), *own, *service.runtime.extra_args)]
 
 
 def drain_command(service: Service) -> list[str]:
@@ -37,6 +37,11 @@ def drain_command(service: Service) -> list[str]:
         f"--settle={names.DRAIN_SETTLE_S}",
         f"--timeout={service.drain_timeout_s}",
     ]
+
+
+def _literal(argument: str) -> str:
+    """`argument` as the container gets it: Kubernetes expands `$(NAME)` in arguments and reads each `$$` as one `$`."""
+    return argument.replace("$", "$$")
 
 
 def _model(service: Service) -> str:
