@@ -10,6 +10,8 @@ from typing import Any
 
 _IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff"}
 _REASON_LENGTH = 400
+# A runtime that died once may well load this time; one that died again is in a loop until it is ready.
+_DEATHS_OF_A_LOOP = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +86,10 @@ def _container_reason(container: Mapping[str, Any]) -> str:
     if "waiting" in state:
         return _waiting_reason(container, state["waiting"])
     death = _death(state.get("terminated") or container.get("lastState", {}).get("terminated"))
+    deaths = container.get("restartCount", 0) + ("terminated" in state)
+    if death and deaths >= _DEATHS_OF_A_LOOP:
+        # Each round passes through running, terminated and waiting; one text for all keeps the status still.
+        return _sentence("CrashLoopBackOff", death)
     if "terminated" in state:
         return death
     after = f" again after {death}" if death else ""

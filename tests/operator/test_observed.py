@@ -93,9 +93,28 @@ PULL = "failed to pull: not found"
             id="loading",
         ),
         pytest.param(
-            pod({"state": {"running": {}}, "started": True, "ready": False, "lastState": terminated(1)}),
+            pod(
+                {
+                    "state": {"running": {}},
+                    "started": True,
+                    "ready": False,
+                    "lastState": terminated(1),
+                    "restartCount": 1,
+                }
+            ),
             "Loading: the model is being loaded or warmed up again after exit code 1",
             id="loading after a crash",
+        ),
+        pytest.param(
+            pod(
+                {
+                    "state": {"waiting": {"reason": "ImagePullBackOff", "message": f"ErrImagePull: {PULL}"}},
+                    "lastState": terminated(1),
+                    "restartCount": 3,
+                }
+            ),
+            f"ImagePullBackOff: {PULL}",
+            id="pull failed after crashes",
         ),
         pytest.param(pod({"state": terminated(3)}), "exit code 3", id="ended, not yet restarted"),
         pytest.param(
@@ -111,6 +130,38 @@ PULL = "failed to pull: not found"
 def test_says_what_a_pod_waits_for(live: dict[str, Any], reason: str) -> None:
     view = pod_view(live)
     assert (view.name, view.ready, view.reason) == ("chat-1", False, reason)
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"state": terminated(2, message="no model"), "restartCount": 1}, id="ended again"),
+        pytest.param(
+            {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": terminated(2, message="no model")},
+            id="waits",
+        ),
+        pytest.param(
+            {
+                "state": {"running": {}},
+                "started": False,
+                "lastState": terminated(2, message="no model"),
+                "restartCount": 2,
+            },
+            id="starts",
+        ),
+        pytest.param(
+            {
+                "state": {"running": {}},
+                "started": True,
+                "lastState": terminated(2, message="no model"),
+                "restartCount": 2,
+            },
+            id="loads",
+        ),
+    ],
+)
+def test_says_the_same_all_through_a_loop_of_crashes(container: dict[str, Any]) -> None:
+    assert pod_view(pod(container)).reason == "CrashLoopBackOff: exit code 2: no model"
 
 
 def test_a_ready_pod_waits_for_nothing() -> None:
