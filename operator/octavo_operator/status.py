@@ -10,7 +10,7 @@ from typing import Any
 
 from octavo_operator.desired import labels
 from octavo_operator.desired.service import url
-from octavo_operator.observed import Observed, PodView, worst_first
+from octavo_operator.observed import DeploymentView, Observed, PodView, worst_first
 from octavo_operator.plan import Plan
 from octavo_operator.service import Key, Service
 
@@ -45,7 +45,7 @@ _VALID = Condition.of("SpecValid", True, "Valid", "the spec can be served")
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Where a service stands: `done` when every desired pod is updated and ready and no other is left."""
+    """Where a service stands: `done` when every desired pod is updated and ready and no other is left (at zero, none that ends)."""
 
     done: bool
     reason: str
@@ -103,17 +103,8 @@ def measure(service: Service, plan: Plan, observed: Observed) -> Progress:
     if deployment.failure:
         return Progress(False, "PodsRefused", f"pods cannot be made: {deployment.failure}")
     if deployment.replicas == deployment.updated == deployment.ready == wanted:
-        return _arrived(service, wanted)
-    if deployment.updated < wanted:
-        reason, message = "RollingOut", f"{deployment.updated} of {wanted} pods are of the current spec"
-    elif deployment.replicas > wanted:
-        left = deployment.replicas - wanted
-        reason, message = (
-            "Draining",
-            f"{left} pods are still to be stopped" if left > 1 else "1 pod is still to be stopped",
-        )
-    else:
-        reason, message = "PodsNotReady", f"{deployment.ready} of {wanted} pods are ready"
+        return _arrived(service, wanted, observed.pods)
+    reason, message = _under_way(deployment, wanted)
     return Progress(False, reason, message + _first_obstacle(observed.pods))
 
 
@@ -127,12 +118,36 @@ def merged(live: Mapping[str, Any], desired: dict[str, Any], now: str) -> dict[s
     return None if desired == live else desired
 
 
-def _arrived(service: Service, wanted: int) -> Progress:
+def _under_way(deployment: DeploymentView, wanted: int) -> tuple[str, str]:
+    """Reason and message of a rollout that is not there yet."""
+    if deployment.updated < wanted:
+        return "RollingOut", f"{_pods_text(wanted)} wanted, {deployment.updated} of the current spec"
+    if deployment.updated == wanted < deployment.replicas and deployment.ready < deployment.replicas:
+        return (
+            "PodsNotReady",
+            "the pods of the current spec are not all ready; those of the earlier one stay until they are",
+        )
+    if deployment.replicas > wanted:
+        left = deployment.replicas - wanted
+        return "Draining", f"{_pods_text(left)} still to be stopped"
+    return "PodsNotReady", f"{_pods_text(wanted)} wanted, {deployment.ready} ready"
+
+
+def _arrived(service: Service, wanted: int, pods: tuple[PodView, ...]) -> Progress:
+    # A Deployment does not count pods that end; one that is still seen ready is about to.
+    if wanted == 0 and (left := sum(pod.ending or pod.ready for pod in pods)):
+        return Progress(
+            False, "Draining", f"{left} pods finish their requests" if left > 1 else "1 pod finishes its requests"
+        )
     if service.suspend:
         return Progress(True, "Suspended", "spec.suspend is true: no pods run")
     if wanted == 0:
         return Progress(True, "ScaledToZero", "spec.replicas is 0: no pods run")
     return Progress(True, "AllReady", f"all {wanted} pods are ready" if wanted > 1 else "the pod is ready")
+
+
+def _pods_text(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _first_obstacle(pods: tuple[PodView, ...]) -> str:

@@ -9,6 +9,9 @@ from tests.operator.samples import IMAGE, body, parsed
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 LOADING = PodView("chat-1", ready=False, ending=False, reason="Loading: the model")
+CRASHING = PodView("chat-2", ready=False, ending=False, reason="CrashLoopBackOff: exit code 2")
+ENDING = PodView("chat-3", ready=False, ending=True, reason="Terminating: finishing its requests")
+EVICTED = PodView("chat-4", ready=False, ending=False, reason="Evicted: low on memory")
 READY = PodView("chat-1", ready=True, ending=False, reason="")
 
 
@@ -45,21 +48,55 @@ def settled(replicas: int, updated: int, ready: int, failure: str = "") -> Deplo
             {},
             Observed(settled(1, 1, 0), (LOADING,)),
             "PodsNotReady",
-            "0 of 1 pods are ready; chat-1: Loading: the model",
+            "1 pod wanted, 0 ready; chat-1: Loading: the model",
             id="loading",
         ),
         pytest.param(
             {"replicas": 3},
             Observed(settled(3, 1, 3)),
             "RollingOut",
-            "1 of 3 pods are of the current spec",
+            "3 pods wanted, 1 of the current spec",
             id="rolling",
         ),
+        pytest.param({}, Observed(settled(2, 1, 2)), "Draining", "1 pod still to be stopped", id="an old pod is left"),
         pytest.param(
-            {}, Observed(settled(2, 1, 2)), "Draining", "1 pod is still to be stopped", id="an old pod is left"
+            {},
+            Observed(settled(2, 1, 1), (READY, CRASHING)),
+            "PodsNotReady",
+            "the pods of the current spec are not all ready; those of the earlier one stay until they are; "
+            "chat-2: CrashLoopBackOff: exit code 2",
+            id="the new pod crashes while the old one serves",
         ),
         pytest.param(
-            {"suspend": True}, Observed(settled(1, 1, 1)), "Draining", "still to be stopped", id="being suspended"
+            {"suspend": True}, Observed(settled(1, 1, 1)), "Draining", "1 pod still to be stopped", id="being suspended"
+        ),
+        pytest.param(
+            {"suspend": True},
+            Observed(settled(1, 1, 0), (LOADING,)),
+            "Draining",
+            "1 pod still to be stopped",
+            id="being suspended while it loads",
+        ),
+        pytest.param(
+            {"replicas": 2},
+            Observed(settled(4, 4, 3)),
+            "Draining",
+            "2 pods still to be stopped",
+            id="scaled down while one loads",
+        ),
+        pytest.param(
+            {"suspend": True},
+            Observed(settled(0, 0, 0), (ENDING,)),
+            "Draining",
+            "1 pod finishes its requests",
+            id="suspended with a pod that ends",
+        ),
+        pytest.param(
+            {"replicas": 0},
+            Observed(settled(0, 0, 0), (ENDING, READY)),
+            "Draining",
+            "2 pods finish their requests",
+            id="at zero with pods that end",
         ),
         pytest.param(
             {}, Observed(settled(0, 0, 0, failure="exceeded quota")), "PodsRefused", "exceeded quota", id="pods refused"
@@ -87,6 +124,10 @@ def test_is_reconciling_and_says_what_it_waits_for(
         pytest.param({}, Observed(settled(1, 1, 1), (READY,)), "AllReady", "True", id="ready"),
         pytest.param({"suspend": True}, Observed(settled(0, 0, 0)), "Suspended", "False", id="suspended"),
         pytest.param({"replicas": 0}, Observed(settled(0, 0, 0)), "ScaledToZero", "False", id="at zero"),
+        pytest.param(
+            {"replicas": 0}, Observed(settled(0, 0, 0), (EVICTED,)), "ScaledToZero", "False", id="at zero, one evicted"
+        ),
+        pytest.param({}, Observed(settled(1, 1, 1), (READY, ENDING)), "AllReady", "True", id="ready, an old one ends"),
     ],
 )
 def test_is_ready_when_all_that_is_wanted_is_there(
