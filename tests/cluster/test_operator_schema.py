@@ -63,6 +63,15 @@ def dry_run(kubectl: Kubectl, body: dict[str, Any]) -> dict[str, Any]:
         pytest.param({"resources": {"cpu": "two"}}, "more than zero cores", id="cores in words"),
         pytest.param({"resources": {"memory": "1GB"}}, "such as 512Mi or 16Gi", id="memory with a wrong suffix"),
         pytest.param({"resources": {"memory": -1}}, "more than zero bytes", id="negative memory"),
+        pytest.param({"resources": {"memory": "0Gi"}}, "more than zero bytes", id="no memory"),
+        pytest.param({"resources": {"memory": 16}}, "at least 1048576: add a unit", id="memory without a unit"),
+        pytest.param(
+            {"resources": {"memory": "16"}}, "at least 1048576: add a unit", id="memory in text without a unit"
+        ),
+        pytest.param(
+            {"runtime": {"kvCache": {"memory": 1048575}}}, "at least 1048576: add a unit", id="KV memory without a unit"
+        ),
+        pytest.param({"runtime": {"maxModelLen": 1}}, "greater than or equal to 2", id="no room for an answer"),
         pytest.param({"runtime": {"kvCache": {"memory": "0Mi"}}}, "more than zero bytes", id="no KV memory"),
         pytest.param({"runtime": {"blockSize": 17}}, "Unsupported value", id="odd page size"),
         pytest.param(
@@ -98,6 +107,8 @@ def test_refuses_names_that_children_cannot_have(octavo: Kubectl, name: str) -> 
         pytest.param({"resources": {"cpu": 2, "memory": 4294967296}}, id="whole numbers"),
         pytest.param({"resources": {"cpu": "1500m", "memory": "1.5Gi"}}, id="fractions"),
         pytest.param({"model": {"source": "pvc://my.claim/llama/8b"}}, id="a claim"),
+        pytest.param({"resources": {"memory": "4294967296"}}, id="bytes in text"),
+        pytest.param({"runtime": {"kvCache": {"memory": 1048576}, "maxModelLen": 2}}, id="the least there can be"),
         pytest.param({"replicas": 0}, id="no replicas"),
         pytest.param({"parallelism": {"tensor": 3}}, id="any tensor degree on a cpu"),
         pytest.param({"runtime": {"extraArgs": ["--max-num-queued-reqs=1", "--verbose"]}}, id="other flags"),
