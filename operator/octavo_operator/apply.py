@@ -33,6 +33,16 @@ def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str
     return sorted({*_missing(desired, live, ""), *_stale(owned, desired, "")})
 
 
+def port_repairs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The JSON-patch operations that make each `ports` list of `live` which holds an item that is not desired the desired list.
+
+    Server-side apply merges ports by number: one whose number was changed by hand is foreign to it and stays beside ours, with
+    the same name, which no object may have. Only ports are put back so: they are the same for every spec, so it does no harm that
+    whoever patches owns them besides our apply.
+    """
+    return list(_port_repairs(desired, live, ""))
+
+
 def controlled_by(live: Mapping[str, Any], uid: str) -> bool:
     """Whether the controller of `live` is the object with `uid`."""
     return _controller(live).get("uid") == uid
@@ -77,14 +87,34 @@ def _missing(desired: Any, live: Any, path: str) -> Iterator[str]:
 
 def _missing_items(field: str, desired: list[Any], live: Any, path: str) -> Iterator[str]:
     for item in desired:
-        keys = next(keys for keys in _MERGE_KEYS[field] if all(key in item for key in keys))
-        wanted = {key: item[key] for key in keys}
+        wanted = _identity(field, item)
         here = _item(path, wanted)
         found = _find(live, wanted)
         if found is None:
             yield here
         else:
             yield from _missing(item, found, here)
+
+
+def _port_repairs(desired: Mapping[str, Any], live: Mapping[str, Any], pointer: str) -> Iterator[dict[str, Any]]:
+    for field, value in desired.items():
+        below, here = live.get(field), f"{pointer}/{field}"
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            yield from _port_repairs(value, below, here)
+        elif field == "ports" and isinstance(below, Sequence):
+            if any(_find(value, _identity(field, port)) is None for port in below):
+                yield {"op": "replace", "path": here, "value": value}
+        elif field == "containers" and isinstance(below, Sequence):
+            for index, container in enumerate(below):
+                wanted = _find(value, _identity(field, container))
+                if wanted is not None:
+                    yield from _port_repairs(wanted, container, f"{here}/{index}")
+
+
+def _identity(field: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge keys of `item` in the list `field`, with their values."""
+    keys = next(keys for keys in _MERGE_KEYS[field] if all(key in item for key in keys))
+    return {key: item[key] for key in keys}
 
 
 def _stale(owned: Mapping[str, Any], desired: Any, path: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The only module that speaks to the API server: reads, server-side apply of children and of status.
+"""The only module that speaks to the API server: reads, server-side apply of children and of status, patches.
 
 Errors, by what the caller can do:
 
@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,13 @@ class Kube:
         """Server-side apply, taking over what others set. Returns the live object."""
         return await self._apply(kind, body, subresource="")
 
+    async def patch(self, kind: Kind, live: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) -> None:
+        """Does JSON-patch `operations` to `live`; UnavailableError where it has changed since or is gone."""
+        metadata = live["metadata"]
+        # Not `test`, whose failure reads as an invalid object (422); another version in the object is a conflict (409).
+        unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+        await self._patch(kind, metadata, [unchanged, *operations], content_type="application/json-patch+json")
+
     async def apply_status(self, kind: Kind, live: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Applies the status of `live`; UnavailableError where it has changed since, or a namesake has taken its place."""
         metadata = {field: live["metadata"][field] for field in ("name", "namespace", "resourceVersion")}
@@ -126,20 +133,24 @@ class Kube:
         return found is not None and any(resource["name"] == kind.plural for resource in found["resources"])
 
     async def _apply(self, kind: Kind, body: Mapping[str, Any], subresource: str) -> dict[str, Any]:
-        metadata = body["metadata"]
-        path = self._resource(kind).path(metadata["name"], metadata["namespace"]) + subresource
-        applied = await self._request(
-            "patch",
-            path,
-            body=dict(body),
+        return await self._patch(
+            kind,
+            body["metadata"],
+            dict(body),
+            subresource=subresource,
             content_type="application/apply-patch+yaml",
-            field_manager=names.FIELD_MANAGER,
             force_conflicts=True,
         )
-        if applied is None:
+
+    async def _patch(
+        self, kind: Kind, metadata: Mapping[str, Any], body: Any, *, subresource: str = "", **arguments: Any
+    ) -> dict[str, Any]:
+        path = self._resource(kind).path(metadata["name"], metadata["namespace"]) + subresource
+        patched = await self._request("patch", path, body=body, field_manager=names.FIELD_MANAGER, **arguments)
+        if patched is None:
             raise UnavailableError(f"{kind.kind} {metadata['namespace']}/{metadata['name']} or its namespace is gone")
         self.writes[kind.kind] = self.writes.get(kind.kind, 0) + 1
-        return applied
+        return patched
 
     async def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any] | None:
         """The answer's JSON, or None for 404."""

@@ -82,7 +82,18 @@ class Reconciler:
             paths = ["all of it"] if found is None else apply.differences(body, found)
             if paths:
                 logger.info("%s: applying %s (%s); %s", wanted.key, kind.kind, ", ".join(paths[:5]), step.reason)
-                children[kind.kind] = await self._api.apply(kind, body)
+                children[kind.kind] = await self._apply(kind, body, found)
+
+    async def _apply(self, kind: kube.Kind, body: Body, found: Body | None) -> dict[str, Any]:
+        """Applies `body`; where what others did to the ports of `found` makes that invalid, clears it away first."""
+        try:
+            return await self._api.apply(kind, body)
+        except kube.RejectedError as error:
+            if found is None or not (repairs := apply.port_repairs(body, found)):
+                raise
+            logger.info("%s: putting back ports of %s: %s", body["metadata"]["name"], kind.kind, error)
+        await self._api.patch(kind, found, repairs)
+        return await self._api.apply(kind, body)
 
     def _observe(self, key: service.Key, children: Mapping[str, Body | None]) -> observed.Observed:
         found = children[kube.DEPLOYMENT.kind]

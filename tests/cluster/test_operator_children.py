@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.kubectl import CommandError, Kubectl, wait_for
+from tests.cluster.kubectl import CommandError, Kubectl, condition, wait_for
 from tests.operator.live import (
     KIND,
     Object,
@@ -68,6 +68,32 @@ def test_puts_back_what_is_changed_by_hand(stopped: Kubectl, kind: str, change: 
     before = child(stopped, kind)["spec"][field]
     stopped.patch(kind, "stopped", change)
     wait_for(lambda: child(stopped, kind)["spec"][field] == before, 20, f"{kind}'s {field} to be put back")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "changed"),
+    [
+        pytest.param("service", "{.spec.ports}", "/spec/ports/0/port", id="a Service's"),
+        pytest.param(
+            "deployment",
+            "{.spec.template.spec.containers[0].ports}",
+            "/spec/template/spec/containers/0/ports/0/containerPort",
+            id="a container's",
+        ),
+    ],
+)
+def test_puts_back_a_port_that_is_changed_by_hand(stopped: Kubectl, kind: str, shown: str, changed: str) -> None:
+    """Merged by number, ours would be a second port of the same name, which the API server refuses."""
+
+    def ports() -> str:
+        return stopped.run("get", kind, "stopped", f"--output=jsonpath={shown}")
+
+    before, since = ports(), condition(child(stopped, KIND), "Stalled")["lastTransitionTime"]
+    change = [{"op": "replace", "path": changed, "value": 9}]
+    stopped.run("patch", kind, "stopped", "--type=json", f"--patch={json.dumps(change)}")
+    wait_for(lambda: ports() == before, 20, f"the {kind}'s ports to be put back")
+    found = wait_for_condition(stopped, "stopped", "Ready", "True", says="Suspended")
+    assert condition(found, "Stalled")["lastTransitionTime"] == since, "it was never Stalled"
 
 
 def test_leaves_what_others_add(stopped: Kubectl) -> None:

@@ -82,3 +82,18 @@ def test_the_status_of_what_has_changed_since_is_not_written(octavo: Kubectl, na
     namespace.patch(KIND, "changed", {"spec": {"replicas": 2}})
     with pytest.raises(kube.UnavailableError, match="changed"):
         asked(namespace, lambda api: api.apply_status(kube.INFERENCE_SERVICE, live, {"observedGeneration": 9}))
+
+
+def test_patches_what_has_not_changed_since_and_only_that(namespace: Kubectl) -> None:
+    operations = [{"op": "replace", "path": "/spec/ports", "value": [{"name": "http", "port": 81, "protocol": "TCP"}]}]
+
+    async def story(api: kube.Kube) -> Object:
+        live = await api.apply(kube.SERVICE, cluster_service(namespace, 80))
+        await api.patch(kube.SERVICE, live, operations)
+        with pytest.raises(kube.UnavailableError, match="modified"):
+            await api.patch(kube.SERVICE, live, operations)
+        patched = await api.get(kube.SERVICE, Key(namespace.namespace or "", "direct"))
+        assert patched is not None
+        return patched
+
+    assert [port["port"] for port in asked(namespace, story)["spec"]["ports"]] == [81]
