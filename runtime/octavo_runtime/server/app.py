@@ -5,8 +5,9 @@ import http
 import time
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 import octavo_runtime
@@ -14,33 +15,55 @@ from octavo_runtime.server import probes
 from octavo_runtime.server.answer import Answer
 from octavo_runtime.server.chat import chat_job
 from octavo_runtime.server.completions import completion_job
-from octavo_runtime.server.errors import ApiError, BadRequestError, NotFoundError, from_validation
+from octavo_runtime.server.errors import (
+    ApiError,
+    BadRequestError,
+    EngineFailedError,
+    NotFoundError,
+    UnavailableError,
+    from_validation,
+)
 from octavo_runtime.server.options import check_ids
 from octavo_runtime.server.prompt import chat_text
 from octavo_runtime.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
-from octavo_runtime.server.service import Service, off_loop
+from octavo_runtime.server.service import NOT_READY_RETRY_AFTER_S, Service, off_loop
+from octavo_runtime.server.surrogates import check_body
 
 MAX_BODY_BYTES = 64 << 20
 
 
 def build_app(service: Service, probe: probes.Probes) -> FastAPI:
     app = FastAPI(
-        title="Octavo", version=octavo_runtime.__version__, docs_url=None, redoc_url=None, max_body_size=MAX_BODY_BYTES
+        title="Octavo",
+        version=octavo_runtime.__version__,
+        docs_url=None,
+        redoc_url=None,
+        max_body_size=MAX_BODY_BYTES,
+        dependencies=[Depends(check_body)],
     )
     _add_error_handlers(app)
-    _add_generation(app, service)
+    _add_generation(app, service, probe)
     _add_information(app, service)
     _add_probes(app, probe)
+    _add_head(app)
     return app
 
 
-def _add_generation(app: FastAPI, service: Service) -> None:
+def _add_generation(app: FastAPI, service: Service, probe: probes.Probes) -> None:
+    def refuse_if_hung() -> None:
+        """A request to an engine that stands still would wait for ever; those in flight may still be answered."""
+        reason = probe.engine_hung_reason()
+        if reason is not None:
+            raise UnavailableError(reason, "not_ready", NOT_READY_RETRY_AFTER_S)
+
     @app.post("/v1/chat/completions")
     async def chat_completions(request: ChatRequest) -> Response:
+        refuse_if_hung()
         return Answer(service, functools.partial(chat_job, service, request))
 
     @app.post("/v1/completions")
     async def completions(request: CompletionRequest) -> Response:
+        refuse_if_hung()
         return Answer(service, functools.partial(completion_job, service, request))
 
 
@@ -87,6 +110,13 @@ def _add_probes(app: FastAPI, probe: probes.Probes) -> None:
         app.add_api_route(path, answer_probe, methods=["GET"], include_in_schema=False)
 
 
+def _add_head(app: FastAPI) -> None:
+    """HEAD wherever GET is answered; uvicorn leaves the body out."""
+    for route in list(app.routes):
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+            app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
+
+
 def _tokenize(service: Service, request: TokenizeRequest) -> dict[str, object]:
     tokenizer = service.text.tokenizer
     if request.messages is not None:
@@ -110,6 +140,11 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         return _error(_from_http(request, error))
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        """The framework logs the traceback after this."""
+        return _error(EngineFailedError("the server failed at this request; its log says why"))
 
 
 def _from_http(request: Request, error: HTTPException) -> ApiError:

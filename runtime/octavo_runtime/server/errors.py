@@ -10,7 +10,7 @@ Bodies are OpenAI's: `{"error": {"message", "type", "param", "code"}}`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,7 +33,8 @@ class ApiError(Exception):
         self.close = False
 
     def body(self) -> bytes:
-        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        param = None if self.param is None else _encodable(self.param)
+        error = {"message": _encodable(self.message), "type": self.type, "param": param, "code": self.code}
         return msgspec.json.encode({"error": error})
 
     def headers(self) -> dict[str, str]:
@@ -77,29 +78,40 @@ def from_engine(error: ErrorInfo) -> ApiError:
 def from_validation(problems: list[Mapping[str, Any]]) -> BadRequestError:
     """The first of pydantic's problems names the field; up to ten are told."""
     texts = [_problem_text(problem) for problem in problems[:10]]
-    param = _param(problems[0]) if problems else None
+    param = _field(problems[0]) if problems else None
     return BadRequestError("; ".join(texts), param=param)
 
 
 def _problem_text(problem: Mapping[str, Any]) -> str:
-    field, kind = _param(problem), problem["type"]
+    field, kind = _field(problem), problem["type"]
+    prefix = f"{field}: " if field else ""
     if kind == "json_invalid":
         return f"the body is not JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
     if kind in ("model_attributes_type", "missing") and not field:
         return "the body must be a JSON object, sent with the header Content-Type: application/json"
     if kind == "extra_forbidden":
-        return f"{field}: unknown field"
+        return f"{prefix}unknown field"
     if kind == "missing":
-        return f"{field}: this field is required"
+        return f"{prefix}this field is required"
     message = re.sub("^Value error, ", "", str(problem["msg"]))
     given = problem.get("input")
     shown = f" (given: {str(given)[:200]})" if isinstance(given, str | int | float) else ""
-    return f"{field}: {message}{shown}"
+    return f"{prefix}{message}{shown}"
 
 
-def _param(problem: Mapping[str, Any]) -> str | None:
-    """`messages[0].content` from ("body", "messages", 0, "content")."""
+def _field(problem: Mapping[str, Any]) -> str | None:
+    """None for a body that is no JSON: pydantic's location is a position in the text then."""
+    return None if problem["type"] == "json_invalid" else field_path(problem["loc"][1:])
+
+
+def field_path(parts: Sequence[str | int]) -> str | None:
+    """`messages[0].content` from ("messages", 0, "content"); None for the body itself."""
     path = ""
-    for part in problem["loc"][1:]:
+    for part in parts:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
     return path.removeprefix(".") or None
+
+
+def _encodable(text: str) -> str:
+    """What a client sent may be quoted in its error, and not all of it can be encoded."""
+    return text.encode(errors="backslashreplace").decode()

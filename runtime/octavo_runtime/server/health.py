@@ -49,12 +49,17 @@ def _hung_reason(signs: Signs) -> str | None:
     api_age_s = signs.now_s - signs.api_tick_at_s
     if api_age_s > API_STALL_S:
         return f"the API's event loop has not moved for {api_age_s:.0f} s"
-    stalled_s = signs.pulse.stalled_s(signs.now_s)
+    return engine_hung_reason(signs.pulse, signs.now_s)
+
+
+def engine_hung_reason(pulse: Pulse, now_s: float) -> str | None:
+    """None for an engine that gave a sign of life not too long ago."""
+    stalled_s = pulse.stalled_s(now_s)
     if stalled_s is None:
         return None
-    if signs.pulse.phase in ("loading", "warming"):
-        return f"no progress in {signs.pulse.phase} for {stalled_s:.0f} s (at {signs.pulse.percent} %)"
-    return f"the engine's loop has not moved for {stalled_s:.0f} s (step {signs.pulse.step})"
+    if pulse.phase in ("loading", "warming"):
+        return f"no progress in {pulse.phase} for {stalled_s:.0f} s (at {pulse.percent} %)"
+    return f"the engine's loop has not moved for {stalled_s:.0f} s (step {pulse.step})"
 
 
 def _phase_before_ready(pulse: Pulse) -> Phase:

@@ -42,20 +42,38 @@ class _ThreadingServer6(_ThreadingServer):
     address_family = socket.AF_INET6
 
 
+def _text(status: int, text: str) -> ProbeAnswer:
+    return ProbeAnswer(status, "text/plain; charset=utf-8", text.encode() + b"\n")
+
+
 def _handler_of(probes: Probes) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        error_message_format = "%(code)d %(message)s\n"  # for what the library refuses itself, instead of HTML
+        error_content_type = "text/plain; charset=utf-8"
         timeout = 30.0  # a connection that sends nothing must not hold a thread for ever
 
         def do_GET(self) -> None:  # the library's name
-            answer = probes.answer(self.path.partition("?")[0])
-            if answer is None:
-                answer = ProbeAnswer(404, "text/plain; charset=utf-8", f"only {', '.join(PATHS)} are here\n".encode())
+            self._write(probes.answer(self.path.partition("?")[0]) or _text(404, f"only {', '.join(PATHS)} are here"))
+
+        do_HEAD = do_GET  # noqa: N815  the library's name
+
+        def do_POST(self) -> None:
+            self.close_connection = True  # the body was not read: what follows it is no request
+            self._write(_text(405, f"{self.command} is not for this port: {', '.join(PATHS)} take GET and HEAD"))
+
+        do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_POST  # noqa: N815  the same
+
+        def _write(self, answer: ProbeAnswer) -> None:
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
+            if answer.status == http.HTTPStatus.METHOD_NOT_ALLOWED:
+                self.send_header("Allow", "GET, HEAD")
+                self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(answer.body)
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Probes come every few seconds: not worth a line each."""

@@ -5,6 +5,7 @@ Nothing here waits for the event loop or the engine, so the health port's thread
 
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from octavo_runtime.config import ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.messages import EngineInfo
 from octavo_runtime.server.gauges import Availability, Snapshot
-from octavo_runtime.server.health import Health, Signs, health, last_step_age_s
+from octavo_runtime.server.health import Health, Signs, engine_hung_reason, health, last_step_age_s
 from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import Supervisor
 
@@ -41,11 +42,19 @@ class Loop:
 class Probes:
     """Reads; changes nothing."""
 
-    def __init__(self, service: Service, supervisor: Supervisor, heartbeat: Heartbeat, loop: Loop) -> None:
+    def __init__(
+        self,
+        service: Service,
+        supervisor: Supervisor,
+        heartbeat: Heartbeat,
+        loop: Loop,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._service = service
         self._supervisor = supervisor
         self._heartbeat = heartbeat
         self._loop = loop
+        self._monotonic_s = monotonic_s
 
     def answer(self, path: str) -> ProbeAnswer | None:
         """None for a path that is not one of `PATHS`."""
@@ -63,13 +72,17 @@ class Probes:
     def health(self) -> Health:
         signs = Signs(
             pulse=self._heartbeat.read(),
-            now_s=time.monotonic(),
+            now_s=self._monotonic_s(),
             api_tick_at_s=self._loop.tick_at_s,
             engine_up=self._service.engine.info is not None,
             listening=self._loop.listening,
             drain=self._service.drain.phase,
         )
         return health(signs)
+
+    def engine_hung_reason(self) -> str | None:
+        """Why a request that came now would not be answered; None while the engine moves."""
+        return engine_hung_reason(self._heartbeat.read(), self._monotonic_s())
 
     def snapshot(self) -> Snapshot:
         """What the gauges are computed from."""
@@ -80,7 +93,7 @@ class Probes:
         service, pulse = self._service, self._heartbeat.read()
         info, stats = service.engine.info, service.engine.stats
         return dataclasses.asdict(state) | {
-            "last_step_age_s": last_step_age_s(pulse, time.monotonic()),
+            "last_step_age_s": last_step_age_s(pulse, self._monotonic_s()),
             "step": pulse.step,
             "in_flight": service.drain.in_flight,
             "running": stats.running if stats else 0,

@@ -17,7 +17,7 @@ from octavo_runtime.text.model_text import ModelText
 
 T = TypeVar("T")
 
-LOADING_RETRY_AFTER_S = 2
+NOT_READY_RETRY_AFTER_S = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Service:
     def engine_info(self) -> EngineInfo:
         if self.engine.info is None:
             raise UnavailableError(
-                "the model is not loaded yet: /state tells how far it is", "not_ready", LOADING_RETRY_AFTER_S
+                "the model is not loaded yet: /state tells how far it is", "not_ready", NOT_READY_RETRY_AFTER_S
             )
         return self.engine.info
 

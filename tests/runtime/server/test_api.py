@@ -179,6 +179,37 @@ def test_the_templates_refusal_is_the_clients(client: openai.OpenAI) -> None:
             "/v1/completions", b'{"model": "tiny", "prompt": ""}', 400, "at least one token", id="empty prompt"
         ),
         pytest.param("/detokenize", b'{"tokens": [-1]}', 400, "-1 is not a token id", id="detokenize"),
+        pytest.param(
+            "/v1/chat/completions",
+            b'{"model": "tiny", "messages": [{"role": "user", "content": "\\ud83d"}]}',
+            400,
+            "messages[0].content: half of a UTF-16",
+            id="half a character in content",
+        ),
+        pytest.param(
+            "/v1/completions", b'{"model": "tiny", "prompt": "\xed\xa0\xbd"}', 400, "prompt: half of", id="in a prompt"
+        ),
+        pytest.param(
+            "/v1/completions",
+            b'{"model": "tiny", "prompt": "a", "stop": "\\uDE00"}',
+            400,
+            "stop: half of",
+            id="in stop",
+        ),
+        pytest.param(
+            "/v1/completions", b'{"model": "tiny", "prompt": "a", "\\ud83d": 1}', 400, "half of", id="in a field's name"
+        ),
+        pytest.param(
+            "/v1/completions", b'{"model": "\\ud83d", "prompt": "a"}', 400, "model: half of", id="in the model's name"
+        ),
+        pytest.param(
+            "/v1/completions",
+            b'{"model": "tiny", "prompt": "a", "user": "\\ud83d"}',
+            400,
+            "user: half of",
+            id="in user",
+        ),
+        pytest.param("/tokenize", '{"prompt": "\\ud83d"}'.encode("utf-16"), 400, "prompt: half of", id="in UTF-16"),
         pytest.param("/v1/images", b"{}", 404, "nothing at /v1/images", id="no such path"),
         pytest.param("/version", b"{}", 405, "Method Not Allowed", id="wrong method"),
     ],
@@ -189,6 +220,18 @@ def test_every_error_has_openais_body(server: RunningServer, path: str, body: by
     error = json.loads(answer)["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["type"], text in error["message"]) == ("invalid_request_error", True), error
+
+
+def test_a_whole_character_in_escapes_is_text(server: RunningServer) -> None:
+    status, body = post(server, "/tokenize", b'{"prompt": "\\ud83d\\ude00"}')
+    assert (status, json.loads(body)["count"]) == (200, 4)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/tiny", "/version", "/live", "/ready", "/metrics"])
+def test_head_is_answered_where_get_is(server: RunningServer, path: str) -> None:
+    request = urllib.request.Request(server.url + path, method="HEAD")
+    with urllib.request.urlopen(request, timeout=60) as response:
+        assert (response.status, response.read()) == (200, b"")
 
 
 def post(server: RunningServer, path: str, body: object) -> tuple[int, str]:

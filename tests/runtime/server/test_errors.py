@@ -1,7 +1,9 @@
+import json
+
 import pytest
 
 from octavo_runtime.messages import ErrorInfo
-from octavo_runtime.server.errors import from_engine
+from octavo_runtime.server.errors import BadRequestError, from_engine, from_validation
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,14 @@ def test_what_the_engine_refuses_is_told_as_http_does(
     told = from_engine(error)
     assert (told.status, told.message, told.code, told.headers()) == (status, "m", code, headers)
     assert told.param == (error.param if status == 400 else None)
+
+
+def test_an_error_that_quotes_what_cannot_be_encoded_still_has_a_body() -> None:
+    error = json.loads(BadRequestError("no '\ud83d'", param="\ude00").body())["error"]
+    assert (error["message"], error["param"]) == ("no '\\ud83d'", "\\ude00")
+
+
+def test_a_body_that_is_not_json_names_no_field() -> None:
+    problem = {"type": "json_invalid", "loc": ("body", 1), "msg": "JSON decode error", "ctx": {"error": "Expecting x"}}
+    error = from_validation([problem])
+    assert (error.message, error.param) == ("the body is not JSON: Expecting x", None)

@@ -1,5 +1,6 @@
 """The health port by itself: it answers with no event loop running at all."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,11 +10,13 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.messages import StepOutputs
+from octavo_runtime.server.app import build_app
 from octavo_runtime.server.drain import Drain, Pace
 from octavo_runtime.server.engine_client import EngineClient
 from octavo_runtime.server.gauges import Snapshot
@@ -35,11 +38,15 @@ class Parts:
         self.heartbeat = Heartbeat.open(folder)
         self.heartbeat.reset()
         self.loop = Loop()
+        self.later_s = 0.0  # how far the probes' clock is ahead
         metrics = Metrics("tiny", SnapshotCollector("tiny", lambda: Snapshot("loading", None, None, None)))
         self.client = EngineClient(f"ipc://{folder}/engine.sock", on_step)
-        service = Service(config, ModelText(byte_tokenizer(), None, (), {}), self.client, Drain(), Pace(), metrics)
+        self.service = Service(config, ModelText(byte_tokenizer(), None, (), {}), self.client, Drain(), Pace(), metrics)
         supervisor = Supervisor(config, process, self.client, self.heartbeat, metrics.engine_restarted)
-        self.probes = Probes(service, supervisor, self.heartbeat, self.loop)
+        self.probes = Probes(self.service, supervisor, self.heartbeat, self.loop, self.monotonic_s)
+
+    def monotonic_s(self) -> float:
+        return time.monotonic() + self.later_s
 
     def close(self) -> None:
         self.client.close()
@@ -100,3 +107,39 @@ def test_metrics_are_there_before_the_engine_is(url: str) -> None:
 
 def test_what_is_not_there_says_what_is(url: str) -> None:
     assert get(f"{url}/v1/models") == (404, "only /live, /ready, /health, /state, /metrics are here\n")
+
+
+def test_head_tells_what_get_does_without_the_body(url: str) -> None:
+    got, head = httpx2.get(f"{url}/ready"), httpx2.head(f"{url}/ready")
+    assert (head.status_code, head.headers["content-length"], head.content) == (503, str(len(got.content)), b"")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_other_methods_are_refused_in_plain_text(url: str, method: str) -> None:
+    answer = httpx2.request(method, f"{url}/ready", content=b"{}")
+    assert (answer.status_code, answer.headers["allow"], answer.headers["connection"]) == (405, "GET, HEAD", "close")
+    assert answer.text == f"{method} is not for this port: /live, /ready, /health, /state, /metrics take GET and HEAD\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}, id="chat"),
+        pytest.param("/v1/completions", {"prompt": "Hi"}, id="completions"),
+    ],
+)
+def test_a_hung_engine_gets_no_new_requests(parts: Parts, path: str, body: dict[str, object]) -> None:
+    app = build_app(parts.service, parts.probes)
+
+    async def ask() -> httpx2.Response:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://server") as client:
+            return await client.post(path, json={"model": "tiny", **body})
+
+    parts.heartbeat.progress("ready", 100, "")
+    assert "the model is not loaded yet" in asyncio.run(ask()).text
+    parts.later_s = 31
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    error = answer.json()["error"]
+    assert error["code"] == "not_ready"
+    assert error["message"].startswith("the engine's loop has not moved for 31 s")
