@@ -14,6 +14,7 @@ import octavo_runtime
 from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags, parse_seconds
 
 ENVIRONMENT_OF_OTHERS = ("OCTAVO_KUBECONFIG", "OCTAVO_CONTEXT", "OCTAVO_CACHE")  # of the repository's tests and demo
+DEFAULT_RUN_DIR = "/run/octavo"
 DRAIN_TIMEOUT_S, DRAIN_SETTLE_S = 60.0, 5.0
 
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.command == "drain":
         from octavo_runtime.cli_drain import drain
 
-        return drain(parsed.run_dir, parsed.settle, parsed.timeout)
+        return drain(drain_run_dir(parsed, os.environ), parsed.settle, parsed.timeout)
     try:
         config = serve_config(parsed, os.environ)
     except ConfigError as error:
@@ -31,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from octavo_runtime.cli_serve import serve
 
     return serve(config)
+
+
+def drain_run_dir(parsed: argparse.Namespace, environment: Mapping[str, str]) -> str:
+    """Where the server to drain is, by the order that `serve` takes its own flag in."""
+    return parsed.run_dir or environment.get("OCTAVO_RUN_DIR") or DEFAULT_RUN_DIR
 
 
 def serve_config(parsed: argparse.Namespace, environment: Mapping[str, str]) -> ServeConfig:
@@ -101,7 +107,9 @@ def _metavar(field: "Field[Any]") -> str:
 
 def _add_drain(parser: argparse.ArgumentParser) -> None:
     seconds = _argument(parse_seconds)
-    parser.add_argument("--run-dir", default="/run/octavo", help="the server's --run-dir (default: /run/octavo)")
+    parser.add_argument(
+        "--run-dir", help=f"the server's --run-dir (default: the variable OCTAVO_RUN_DIR, else {DEFAULT_RUN_DIR})"
+    )
     parser.add_argument(
         "--settle",
         type=seconds,

@@ -4,6 +4,9 @@ import json
 import socket
 import sys
 from pathlib import Path
+from typing import Any
+
+from octavo_runtime.server.in_flight import requests_in_flight
 
 SILENCE_S = 30.0  # the server reports every second
 
@@ -39,10 +42,11 @@ def _follow(connection: socket.socket) -> int:
     return 0
 
 
-def _sentence(report: dict[str, object]) -> str:
-    requests = f"{report['in_flight']} request{'' if report['in_flight'] == 1 else 's'} in flight"
+def _sentence(report: dict[str, Any]) -> str:
+    count = report["in_flight"]
+    requests = requests_in_flight(count)
     if report["done"]:
-        return "drained: nothing in flight" if report["in_flight"] == 0 else f"time is over: {requests}"
+        return "drained: nothing in flight" if count == 0 else f"time is over: {requests}"
     if report["phase"] == "settling":
         return f"settling: new requests are still answered, {requests}"
     estimate = report["estimate_s"]

@@ -3,13 +3,16 @@
 import asyncio
 import dataclasses
 import logging
+import shlex
 import sys
 from pathlib import Path
 
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.server.engine_process import end_engine, start_engine
-from octavo_runtime.server.run_dir import held_run_dir
+from octavo_runtime.server.run_dir import DEFAULT, held_run_dir
+
+log = logging.getLogger("octavo")
 
 
 def serve(config: ServeConfig) -> int:
@@ -22,6 +25,8 @@ def serve(config: ServeConfig) -> int:
                 f"the model {config.model_path} does not exist: give the path of a GGUF file or a model folder"
             )
         with held_run_dir(config.run_dir) as run_dir:
+            if run_dir != DEFAULT:
+                log.info("drain with: octavo drain --run-dir %s", shlex.quote(str(run_dir)))
             return _serve(dataclasses.replace(config, run_dir=str(run_dir)), run_dir)
     except ConfigError as error:
         print(f"octavo: {error}", file=sys.stderr)

@@ -37,11 +37,21 @@ def main() -> int:
     try:
         loop = EngineLoop(config, heartbeat, run_dir / "engine.sock")
     except (ModelError, ConfigError) as error:
-        heartbeat.progress("stopped", 0, str(error))
-        log.error("%s", error)
+        _tell_why(heartbeat, str(error))
+        return 1
+    except Exception as error:  # the outermost frame: the API process needs a reason whatever it is
+        log.exception("the model could not be loaded")
+        _tell_why(heartbeat, f"{type(error).__name__}: {error}")
         return 1
     loop.run()
     return 0
+
+
+def _tell_why(heartbeat: Heartbeat, reason: str) -> None:
+    """The API process logs the heartbeat's reason as its last line; here it is logged only where that cuts it."""
+    heartbeat.progress("stopped", 0, reason)
+    if heartbeat.read().reason != reason:
+        log.error("%s", reason)
 
 
 class EngineLoop:

@@ -17,6 +17,7 @@ from octavo_runtime.server.control import ControlSocket
 from octavo_runtime.server.drain import Drain, Pace
 from octavo_runtime.server.engine_client import EngineClient, engine_endpoint
 from octavo_runtime.server.gauges import Snapshot
+from octavo_runtime.server.in_flight import requests_in_flight
 from octavo_runtime.server.listener import HttpServer, health_server, listen
 from octavo_runtime.server.metrics import Metrics, SnapshotCollector
 from octavo_runtime.server.phase_report import PhaseReport
@@ -69,7 +70,6 @@ class _Server:
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({supervising, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            return self._exit_code(supervising)
         finally:
             await self._supervisor.stop()  # streams that a drain could not wait for end with an error event
             await asyncio.gather(supervising, return_exceptions=True)
@@ -81,13 +81,13 @@ class _Server:
             self._service.engine.close()
             await self._control.stop()
             health.stop()
+        return self._exit_code(supervising.exception())
 
-    def _exit_code(self, supervising: "asyncio.Task[None]") -> int:
-        if not supervising.done():
+    def _exit_code(self, error: BaseException | None) -> int:
+        """`error` is what supervising the engine ended with. Logged last, for the last line is what people are shown."""
+        if error is None:
             return FORCED_EXIT_CODE if self._forced else 0
-        error = supervising.exception()
         if not isinstance(error, EngineStartError):
-            assert error is not None  # it ends without an error only once stopped
             raise error
         log.error("%s", error)
         return 1
@@ -103,15 +103,15 @@ class _Server:
         if self._signals == 1:
             self._draining = asyncio.create_task(self._drain_and_stop(settle_s))
         else:
-            log.warning("second signal: ending at once, %d requests in flight", self._service.drain.in_flight)
+            log.warning("second signal: ending at once, %s", requests_in_flight(self._service.drain.in_flight))
             self._forced = True
             self._stop.set()
 
     async def _drain_and_stop(self, settle_s: float) -> None:
         drain, timeout_s = self._service.drain, self._config.drain_timeout
-        log.info("draining: %d requests in flight get up to %g s", drain.in_flight, timeout_s)
+        log.info("draining for up to %g s: %s", timeout_s, requests_in_flight(drain.in_flight))
         if not await drain.run(settle_s, timeout_s):
-            log.warning("%d requests were still in flight after %g s: ending them", drain.in_flight, timeout_s)
+            log.warning("after %g s: ending %s", timeout_s, requests_in_flight(drain.in_flight))
         self._stop.set()
 
     async def _tick(self, http: HttpServer) -> None:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class EngineStartError(Exception):
-    """The engine ended while loading; it has logged why."""
+    """The engine ended while loading; the text says why."""
 
 
 class Supervisor:
@@ -52,9 +52,16 @@ class Supervisor:
             if self._stopping:
                 return
             if not was_up:
-                raise EngineStartError(f"{reason} before it was ready")
+                raise EngineStartError(self._why_not_started(reason))
             log.error("%s; starting it again", reason)
             self._restart(reason)
+
+    def _why_not_started(self, how_it_ended: str) -> str:
+        """The engine's own words where it left some; a killed one could not."""
+        pulse = self._heartbeat.read()
+        if pulse.phase == "stopped" and pulse.reason:
+            return f"the engine could not start: {pulse.reason}"
+        return f"the engine could not start: {how_it_ended} before it was ready"
 
     def _restart(self, reason: str) -> None:
         self.restarts += 1

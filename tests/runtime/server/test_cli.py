@@ -104,6 +104,18 @@ def test_drain_needs_no_server_libraries(tmp_path: Path) -> None:
     assert "no server answers" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "environment", "folder"),
+    [
+        pytest.param([], {}, "/run/octavo", id="default"),
+        pytest.param([], {"OCTAVO_RUN_DIR": "/a"}, "/a", id="variable"),
+        pytest.param(["--run-dir", "/b"], {"OCTAVO_RUN_DIR": "/a"}, "/b", id="flag wins"),
+    ],
+)
+def test_where_drain_looks_for_the_server(flags: list[str], environment: dict[str, str], folder: str) -> None:
+    assert cli.drain_run_dir(cli.parser().parse_args(["drain", *flags]), environment) == folder
+
+
 def test_version() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "octavo_runtime", "--version"], capture_output=True, text=True, timeout=60, check=True

@@ -178,7 +178,19 @@ def test_a_killed_server_takes_its_engine_along(tiny_chat_model: Path, tmp_path:
         until(lambda: has_ended(engine))
 
 
-def test_an_engine_that_cannot_start_ends_the_server_with_its_reason(tmp_path: Path) -> None:
+def test_the_reason_why_an_engine_could_not_start_is_the_last_line_and_told_once(
+    tiny_chat_model: Path, tmp_path: Path
+) -> None:
+    with started_server(tiny_chat_model, tmp_path, "--tensor-parallel-size", "2") as server:
+        assert server.process.wait(START_TIMEOUT_S) == 1
+        log = server.log.read_text()
+    reason = "--tensor-parallel-size 2: this version runs on one rank; set --tensor-parallel-size 1"
+    assert log.splitlines()[-1].endswith(f"the engine could not start: {reason}")
+    assert log.count("this version runs on one rank") == 1
+    assert f"drain with: octavo drain --run-dir {server.run_dir}" in log
+
+
+def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(100))
     command = [
         sys.executable,
