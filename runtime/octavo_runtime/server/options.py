@@ -1,6 +1,7 @@
 """A request's options and prompt as the engine's `AddRequest`: defaults, clamps and the limits that need the model. Pure."""
 
 import dataclasses
+from typing import Literal
 
 from octavo_runtime.messages import AddRequest, Sampling
 from octavo_runtime.server.errors import BadRequestError
@@ -44,14 +45,18 @@ def add_request(
     )
 
 
-def check_prompt_length(tokens: int, options: Options, max_model_len: int, part: str) -> None:
+def check_prompt_length(
+    tokens: int, options: Options, max_model_len: int, part: str, counted: Literal["exactly", "at least"] = "exactly"
+) -> None:
     """The prompt and one more token must fit into the context. `part` is what the client calls the prompt."""
     if tokens < max_model_len:
         return
     wanted = options.output_limit() or 1
+    least = "at least " if counted == "at least" else ""
     raise BadRequestError(
-        f"This model's maximum context length is {max_model_len} tokens. However, you requested {tokens + wanted} tokens "
-        f"({tokens} in the {part}, {wanted} in the completion). Please reduce the length of the {part} or completion.",
+        f"This model's maximum context length is {max_model_len} tokens. "
+        f"However, you requested {least}{tokens + wanted} tokens "
+        f"({least}{tokens} in the {part}, {wanted} in the completion). Please reduce the length of the {part} or completion.",
         param=part,
         code="context_length_exceeded",
     )

@@ -31,7 +31,7 @@ def encode(
     tokenizer: Tokenizer, text: str, add_special_tokens: bool, options: Options, max_model_len: int, part: str
 ) -> list[int]:
     """The prompt's ids. A text whose characters alone are too many is refused without tokenizing it."""
-    check_prompt_length(-(-len(text) // tokenizer.max_token_chars), options, max_model_len, part)
+    check_prompt_length(-(-len(text) // tokenizer.max_token_chars), options, max_model_len, part, "at least")
     ids = tokenizer.encode(text, add_special_tokens)
     check_length(ids, options, max_model_len, part)
     return ids

@@ -23,6 +23,8 @@ def _stop_list(value: object) -> object:
 
 def _joined_text(value: object) -> object:
     """Text parts become one string, a line each; other parts are refused here, where the part's number is known."""
+    if value is None:
+        raise ValueError("null is not supported by this version: give the text")
     if not isinstance(value, list):
         return value
     return "\n".join(_part_text(index, part) for index, part in enumerate(value))
@@ -109,7 +111,7 @@ class Options(Wire):
 
 class Message(Wire):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str | None, BeforeValidator(_joined_text)] = None
+    content: Annotated[str, BeforeValidator(_joined_text)]
     name: str | None = None
 
     @model_validator(mode="before")

@@ -66,11 +66,16 @@ def without_neutral(fields: Mapping[str, Any], neutral: Mapping[str, tuple[objec
     for name, value in fields.items():
         if name not in neutral:
             kept[name] = value
-        elif value is not None and value not in neutral[name]:
+        elif value is not None and not any(_same(value, one) for one in neutral[name]):
             raise BadRequestError(
                 f"{name} is not supported by this version; {_remedy(neutral[name])}", param=name, code="unsupported"
             )
     return kept
+
+
+def _same(value: object, neutral: object) -> bool:
+    """Python's 0 equals False and its 1 equals True; on the wire they ask for different things."""
+    return isinstance(value, bool) == isinstance(neutral, bool) and value == neutral
 
 
 def _remedy(values: tuple[object, ...]) -> str:

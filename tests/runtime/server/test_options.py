@@ -5,7 +5,9 @@ import pytest
 from octavo_runtime.messages import AddRequest, Sampling
 from octavo_runtime.server.errors import BadRequestError
 from octavo_runtime.server.options import ModelLimits, add_request, check_prompt_length
+from octavo_runtime.server.prompt import encode
 from octavo_runtime.server.schema import ChatRequest, Options
+from tests.runtime.text.tiny import byte_tokenizer
 
 LIMITS = ModelLimits(max_model_len=100, vocab_size=50, eos_ids=(2, 3), sampling_defaults={})
 AUTHORS = ModelLimits(100, 50, (2,), {"temperature": 0.6, "top_p": 0.9, "top_k": 20.0, "min_p": 0.05})
@@ -97,3 +99,10 @@ def test_a_prompt_that_fills_the_context_is_refused_with_the_numbers() -> None:
         "This model's maximum context length is 100 tokens. However, you requested 120 tokens "
         "(100 in the messages, 20 in the completion). Please reduce the length of the messages or completion."
     )
+
+
+def test_a_text_refused_by_its_characters_alone_is_told_a_lower_bound() -> None:
+    tokenizer = byte_tokenizer()
+    text = "x" * (100 * tokenizer.max_token_chars)
+    with pytest.raises(BadRequestError, match=r"requested at least 101 tokens \(at least 100 in the prompt, 1 in"):
+        encode(tokenizer, text, False, Options.model_validate({"model": "m"}), 100, "prompt")

@@ -46,6 +46,12 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
             id="in a message",
         ),
         pytest.param(
+            {"messages": [{"role": "user", "content": None}]}, "messages[0].content", "null is not", id="null content"
+        ),
+        pytest.param(
+            {"messages": [{"role": "assistant"}]}, "messages[0].content", "field is required", id="absent content"
+        ),
+        pytest.param(
             {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "tool_calls", "not supported", id="tool calls"
         ),
         pytest.param({"temperature": 2.1}, "temperature", "less than or equal to 2", id="temperature too high"),
@@ -75,6 +81,9 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
         pytest.param(
             {"stream": True, "stream_options": {"x": 1}}, "stream_options.x", "unknown", id="in stream_options"
         ),
+        pytest.param({"n": True}, "n", "give 1", id="n as a boolean"),
+        pytest.param({"logprobs": 0}, "logprobs", "give false", id="logprobs as a number"),
+        pytest.param({"parallel_tool_calls": 1}, "parallel_tool_calls", "not supported", id="boolean as a number"),
         pytest.param({"n": 2}, "n", "n is not supported by this version; leave it out or give 1", id="n"),
         pytest.param({"logprobs": True}, "logprobs", "give false", id="logprobs"),
         pytest.param({"top_logprobs": 3}, "top_logprobs", "not supported", id="top_logprobs"),
@@ -159,6 +168,8 @@ def test_prompts_of_all_forms_become_a_list(prompt: object, prompts: list[str] |
         pytest.param({"suffix": "x"}, "suffix", "not supported", id="suffix"),
         pytest.param({"best_of": 2}, "best_of", "not supported", id="best_of"),
         pytest.param({"logprobs": 1}, "logprobs", "not supported", id="logprobs"),
+        pytest.param({"logprobs": 0}, "logprobs", "not supported", id="logprobs of the chosen tokens only"),
+        pytest.param({"echo": 0}, "echo", "not supported", id="echo as a number"),
         pytest.param({"messages": []}, "messages", "unknown field", id="a chat field"),
     ],
 )
@@ -171,7 +182,7 @@ def test_a_completion_that_cannot_be_honoured_is_refused_by_its_field(
 
 
 def test_tokenize_takes_either_prompt_or_messages() -> None:
-    assert "either prompt or messages" in refusal(TokenizeRequest, {}).message
+    assert refusal(TokenizeRequest, {}).message == "give either prompt or messages"
     assert (
         "either prompt or messages" in refusal(TokenizeRequest, {"prompt": "a", "messages": CHAT["messages"]}).message
     )
