@@ -16,6 +16,7 @@ T = TypeVar("T")
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float32")
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
+_MODEL_FORMS = "give the path of a GGUF file or a model folder, as a path or file:///path"
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -87,7 +88,9 @@ class ServeConfig:
         "type of weights and KV cache; auto: bfloat16 on GPUs and on CPUs with bf16 instructions",
         choices=DTYPES,
     )
-    tensor_parallel_size: int = option(1, "number of GPUs (or CPU ranks) that share the model", parse_positive)
+    tensor_parallel_size: int = option(
+        1, "number of GPUs (or CPU ranks) that share the model; this version: 1", parse_positive
+    )
     block_size: str = option("auto", "tokens in a KV page; auto: 16 on GPUs, 32 on CPUs", choices=BLOCK_SIZES)
     kv_cache_memory: int | None = option(
         None,
@@ -104,6 +107,13 @@ class ServeConfig:
     max_num_queued_reqs: int = option(1024, "most requests waiting before new ones get 503", parse_positive)
 
     def __post_init__(self) -> None:
+        _check_model(self.model)
+        if self.served_model_name is not None and not self.served_model_name.strip():
+            raise ConfigError("--served-model-name is empty: give a name or leave it out")
+        if self.max_model_len is not None and self.max_model_len < 2:
+            raise ConfigError(
+                f"--max-model-len {self.max_model_len} is too short for a prompt and an answer: give at least 2"
+            )
         if self.port == self.health_port:
             raise ConfigError(f"--port and --health-port are both {self.port}: give them different ports")
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -121,6 +131,22 @@ class ServeConfig:
     def model_name(self) -> str:
         """The name that clients use."""
         return self.served_model_name or self.model_path.name.removesuffix(".gguf") or self.model
+
+
+def _check_model(model: str) -> None:
+    """Only what lies on this machine: other schemes would be read as strange paths."""
+    if not model:
+        raise ConfigError(f"the model is empty: {_MODEL_FORMS}")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", model)
+    if scheme is None:
+        return
+    if scheme[1] != "file":
+        raise ConfigError(f"the model {model}: {scheme[1]}:// is not supported: {_MODEL_FORMS}")
+    url = urlparse(model)
+    if url.netloc:
+        raise ConfigError(f"the model {model} names the host '{url.netloc}': {_MODEL_FORMS}")
+    if not url.path:
+        raise ConfigError(f"the model {model} has no path: {_MODEL_FORMS}")
 
 
 def flags() -> list[dataclasses.Field[Any]]:

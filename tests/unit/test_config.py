@@ -88,6 +88,34 @@ def test_a_step_with_fewer_tokens_than_sequences_is_refused_by_both_flags() -> N
 
 
 @pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        pytest.param("", "the model is empty", id="empty"),
+        pytest.param("hf://x/y", "hf:// is not supported", id="other scheme"),
+        pytest.param("https://host/x", "https:// is not supported", id="web"),
+        pytest.param("file://host/x", "names the host 'host'", id="another host"),
+        pytest.param("file://", "has no path", id="no path"),
+    ],
+)
+def test_a_model_of_another_form_is_refused_with_the_forms_that_are_taken(model: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text) as caught:
+        ServeConfig(model)
+    assert str(caught.value).endswith("give the path of a GGUF file or a model folder, as a path or file:///path")
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="--served-model-name is empty: give a name or leave it out"):
+        ServeConfig("m", served_model_name=name)
+
+
+def test_a_context_holds_at_least_a_prompt_and_an_answer() -> None:
+    with pytest.raises(ConfigError, match=r"--max-model-len 1 is too short .*: give at least 2"):
+        ServeConfig("m", max_model_len=1)
+    assert ServeConfig("m", max_model_len=2).max_model_len == 2
+
+
+@pytest.mark.parametrize(
     ("model", "served_model_name", "path", "name"),
     [
         pytest.param("/models/smollm2.gguf", None, "/models/smollm2.gguf", "smollm2", id="file"),

@@ -1,6 +1,7 @@
 """The two ports: uvicorn under our signals and drain, and the health port; a port that is taken is an error that names the flag."""
 
 import contextlib
+import errno
 import socket
 from collections.abc import Generator
 
@@ -41,9 +42,7 @@ def health_server(config: ServeConfig, probes: Probes) -> HealthServer:
     try:
         return HealthServer(config.host, config.health_port, probes)
     except OSError as error:
-        raise ConfigError(
-            f"--host {config.host} --health-port {config.health_port}: {error.strerror}; give another --health-port"
-        ) from error
+        raise _refused(f"--host {config.host} --health-port {config.health_port}", "--health-port", error) from error
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -51,4 +50,10 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise ConfigError(f"--host {host} --port {port}: {error.strerror}; give another --port") from error
+        raise _refused(f"--host {host} --port {port}", "--port", error) from error
+
+
+def _refused(flags: str, port_flag: str, error: OSError) -> ConfigError:
+    """Another port helps only where the port is what is wrong: taken, or reserved for the administrator."""
+    remedy = port_flag if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+    return ConfigError(f"{flags}: {error.strerror}; give another {remedy}")
