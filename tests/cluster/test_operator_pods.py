@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.conversation import Answer, ask, metrics, port_forward
 from tests.cluster.installation import Images
-from tests.cluster.kubectl import Kubectl, wait_for
+from tests.cluster.kubectl import Kubectl, condition, wait_for
 from tests.operator.live import KIND, Object, applied, service, shared_namespace, versions, wait_for_condition
 
 READY_S = 240.0
@@ -44,7 +44,7 @@ def test_is_ready_and_answers_under_its_name(served: Kubectl) -> None:
     assert found is not None
     status = found["status"]
     assert (status["replicas"], status["readyReplicas"], status["updatedReplicas"]) == (1, 1, 1)
-    conditions = {condition["type"]: condition["status"] for condition in status["conditions"]}
+    conditions = {entry["type"]: entry["status"] for entry in status["conditions"]}
     assert conditions == {
         "Ready": "True",
         "Available": "True",
@@ -130,13 +130,22 @@ def test_a_change_of_the_spec_rolls_without_a_gap(served: Kubectl) -> None:
     assert chat(served, "chat")
 
 
+def test_a_change_that_cannot_be_served_leaves_the_old_pod_and_says_what_is_wrong(served: Kubectl) -> None:
+    served.patch(KIND, "chat", {"spec": {"model": {"source": "file:///models/missing.gguf"}}})
+    found = wait_for_condition(served, "chat", "Ready", "False", says="missing.gguf", timeout_s=120)
+    assert condition(found, "Ready")["reason"] == "PodsNotReady"
+    assert chat(served, "chat"), "the old pod answers"
+    served.patch(KIND, "chat", {"spec": {"model": {"source": "file:///models/smollm2.gguf"}}})
+    wait_for_condition(served, "chat", "Ready", "True", timeout_s=READY_S)
+
+
 def test_suspending_stops_the_pods_and_resuming_starts_them(served: Kubectl) -> None:
     """The last one of the shared service, which need not be Ready after it."""
     served.patch(KIND, "chat", {"spec": {"suspend": True}})
     found = wait_for_condition(served, "chat", "Ready", "True", says="Suspended", timeout_s=60)
     assert found["spec"]["replicas"] == 1
     wait_for_condition(served, "chat", "Available", "False")
-    assert not pods(served, "chat")
+    assert not served.list("pods", "serving.octavo.dev/service=chat"), "the pod has finished, too"
     served.patch(KIND, "chat", {"spec": {"suspend": False}})
     wait_for(lambda: pods(served, "chat"), 30, "a pod to come back")
 
@@ -162,8 +171,9 @@ def placed(kubectl: Kubectl, name: str) -> list[Object]:
 
 
 def test_a_pod_that_crashes_says_why(octavo: Kubectl, namespace: Kubectl) -> None:
-    with applied(namespace, service("crash", model={"source": "file:///models/missing.gguf"})):
-        found = wait_for_condition(namespace, "crash", "Ready", "False", says="missing.gguf", timeout_s=120)
+    """Its source is taken literally, though Kubernetes would expand it."""
+    with applied(namespace, service("crash", model={"source": "file:///models/$(HOME).gguf"})):
+        found = wait_for_condition(namespace, "crash", "Ready", "False", says="/models/$(HOME).gguf", timeout_s=120)
         assert "exit code" in found["status"]["pods"][0]["reason"]
         wait_for_condition(namespace, "crash", "Stalled", "False")
 
