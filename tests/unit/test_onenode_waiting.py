@@ -17,7 +17,7 @@ def ready(**fields: str) -> Object:
         pytest.param({}, "the operator's first look at it", id="no status"),
         pytest.param(ready(status="False", reason="PodsNotReady"), "PodsNotReady", id="a reason only"),
         pytest.param(
-            ready(reason="PodsNotReady", message="1 pod wanted, 0 ready"), "0 of 1 pods are ready", id="a message"
+            ready(reason="PodsNotReady", message="1 pod wanted, 0 ready"), "1 pod wanted, 0 ready", id="a message"
         ),
     ],
 )
