@@ -37,11 +37,10 @@ class Engine:
         self._busy_s = 0.0
         self._refused: list[Output] = []
         self._changed = False
-        self._budget = config.max_num_batched_tokens
         self.info = EngineInfo(
             model=config.model_name,
             dtype=str(loaded.dtype).removeprefix("torch."),
-            device="cpu",
+            device=str(loaded.device),
             max_model_len=loaded.max_model_len,
             block_size=loaded.block_size,
             num_blocks=loaded.pool.pages,
@@ -93,7 +92,7 @@ class Engine:
 
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
-        length = max(1, min(self._budget // WARMUP_SEQUENCES, self._limits.max_model_len - 2))
+        length = max(1, min(self.info.max_num_batched_tokens // WARMUP_SEQUENCES, self._limits.max_model_len - 2))
         room = self._limits.pool_pages // (-(-(length + 2) // self._limits.page_size))
         count = min(WARMUP_SEQUENCES, self.info.max_num_seqs, room)
         for index in range(count):

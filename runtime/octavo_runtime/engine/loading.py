@@ -25,6 +25,7 @@ class LoadedModel:
     decoder: Decoder
     backend: ReferenceBackend
     pool: KvPool
+    device: torch.device
     dtype: torch.dtype
     block_size: int
     max_model_len: int
@@ -56,7 +57,7 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
             f"tokens, the memory for KV holds {pages:,}: raise --kv-cache-memory or lower --max-model-len"
         )
     pool = KvPool(checkpoint.config.layers, pages, backend.page_bytes, device)
-    return LoadedModel(decoder, backend, pool, dtype, block_size, max_model_len)
+    return LoadedModel(decoder, backend, pool, device, dtype, block_size, max_model_len)
 
 
 def _device(config: ServeConfig) -> torch.device:

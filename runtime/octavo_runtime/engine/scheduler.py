@@ -32,7 +32,6 @@ class Scheduler:
         self._grown: list[tuple[int, list[int]]] = []  # (slot, pages) that the next plan tells
         self._dropped: list[int] = []  # slots that the next plan drops
         self._ended: list[Output] = []  # endings that no step gave
-        self._last = Stats(0, 0, pool.total, 0, 0, 0, 0, 0, 0, 0, 0.0, 0)
 
     @property
     def queued(self) -> int:
@@ -91,7 +90,7 @@ class Scheduler:
             sequence.computed_once = max(sequence.computed_once, sequence.computed)
             if sequence.slot in drawn:
                 outputs.append(self._accept(sequence, drawn[sequence.slot]))
-        self._last = Stats(
+        stats = Stats(
             running=len(self._running),
             waiting=len(self._waiting),
             blocks_total=self.pool.total,
@@ -105,7 +104,7 @@ class Scheduler:
             busy_s_total=busy_s_total,
             preemptions_total=self._preemptions,
         )
-        return outputs, self._last
+        return outputs, stats
 
     def take_ended(self, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Endings and counts when no step ran, after aborts or when a sequence outgrew the pool."""

@@ -7,6 +7,8 @@ reads them.
 
 import torch
 
+from octavo_kernels import reference
+
 
 class KvPool:
     """`layers[i]` is layer i's `uint8[pages + 1, page_bytes]`; usable page ids are 1 … pages."""
@@ -29,4 +31,4 @@ class KvPool:
             return
         sources, targets = (torch.tensor(ids, device=self.layers[0].device) for ids in zip(*copies, strict=True))
         for layer in self.layers:
-            layer[targets] = layer[sources]
+            reference.copy_pages(layer, sources, targets)
