@@ -98,7 +98,7 @@ class Decoder:
     def hidden(self, ids: Tensor, meta: AttentionMeta, backend: AttentionBackend, kv_layers: list[Tensor]) -> Tensor:
         """ids int64 `[T]` → the last layer's normed output `[T, hidden]`; writes the step's keys and values."""
         x = self._embedding[ids]
-        cos, sin = self._cos[meta.pos], self._sin[meta.pos]
+        cos, sin = (table[meta.pos].to(x.dtype) for table in (self._cos, self._sin))  # once, not in each layer
         for layer, kv_layer in zip(self._layers, kv_layers, strict=True):
             x = layer(x, cos, sin, backend, kv_layer, meta)
         return reference.rms_norm(x, self._norm, self.config.norm_eps)

@@ -1,7 +1,7 @@
 """Weights on disk: one `Checkpoint` for a safetensors folder and for a GGUF file, under the Hugging Face tensor names.
 
-Both are mapped, not read: a tensor costs memory when it is asked for. `unused` and `take` make missing and unused tensors named
-errors, so that a file of another model never loads half.
+Both are mapped, not read: a tensor costs memory when it is asked for. `WeightReader` makes missing and unused tensors named errors,
+so that a file of another model never loads half.
 """
 
 import json
