@@ -19,6 +19,7 @@ import yaml
 from tests.cluster import evidence, installation
 from tests.cluster.access import AccessError, resolve
 from tests.cluster.conversation import Answer, ask, metrics, port_forward
+from tests.cluster.images.errors import ImagesError
 from tests.cluster.kubectl import CommandError, Kubectl, condition
 from tests.cluster.onenode.errors import OneNodeError
 from tests.cluster.onenode.progress import Ticker
@@ -49,6 +50,7 @@ FAILURES = (
     AccessError,
     CommandError,
     DemoError,
+    ImagesError,
     OneNodeError,
     OSError,
     TimeoutError,

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.access import Access, AccessError
+from tests.cluster.images.build import build
 from tests.cluster.kubectl import Kubectl, run_command
 
 REPOSITORY = Path(__file__).parents[2]
@@ -28,11 +27,7 @@ class Images:
 
 def ensure_images(access: Access) -> Images:
     """Builds and pushes what the tree lacks in the registry (seconds where nothing changed); its progress is printed."""
-    environ = {**os.environ, "REGISTRY": access.registry}
-    command = [sys.executable, "-m", "tests.cluster.images"]
-    subprocess.run([*command, "build"], cwd=REPOSITORY, env=environ, check=True)
-    printed = subprocess.run([*command, "tags"], cwd=REPOSITORY, env=environ, check=True, stdout=subprocess.PIPE).stdout
-    references = json.loads(printed)
+    references = build({**os.environ, "REGISTRY": access.registry})
     return Images(references["operator"], references["runtime"], references["runtime-demo"])
 
 
