@@ -149,13 +149,17 @@ def test_a_full_queue_says_when_to_ask_again_and_a_drain_that_is_too_short_ends_
 ) -> None:
     flags = ["--max-num-seqs", "1", "--max-num-queued-reqs", "1", "--drain-timeout", "0.2"]
     with running_server(tiny_chat_model, tmp_path, *flags) as server:
-        with Stream(server) as running, Stream(server), Stream(server) as refused:
+        # One after another: sent at once they reach the engine in any order, and another one is refused.
+        with Stream(server) as running:
             running.begin()
-            answer = refused.response()
-            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-            assert "--max-num-queued-reqs" in json.loads(answer.read())["error"]["message"]
-            server.signal(signal.SIGTERM)
-            assert running.rest()[-1]["error"]["message"] == "the server is stopping"
+            with Stream(server):
+                until(lambda: server.state()["waiting"] == 1)
+                with Stream(server) as refused:
+                    answer = refused.response()
+                    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+                    assert "--max-num-queued-reqs" in json.loads(answer.read())["error"]["message"]
+                server.signal(signal.SIGTERM)
+                assert running.rest()[-1]["error"]["message"] == "the server is stopping"
         assert server.process.wait(60) == 0
 
 
