@@ -89,20 +89,37 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         "model", help="a GGUF file or a folder with safetensors and tokenizer.json; a path or file:///path"
     )
     for field in flags():
-        default = "" if field.default is None else f" (default: {field.default})"
+        _add_flag(parser, field)
+
+
+def _add_flag(parser: argparse.ArgumentParser, field: "Field[Any]") -> None:
+    """A switch is `--name` or `--no-name`; everything else takes a value."""
+    text = field.metadata["help"].replace("%", "%%")
+    if isinstance(field.default, bool):
+        default = "on" if field.default else "off"
         parser.add_argument(
-            flag_name(field),
-            type=_argument(field.metadata["parse"]),
-            choices=field.metadata["choices"] or None,
-            metavar=None if field.metadata["choices"] else _metavar(field),
-            help=field.metadata["help"].replace("%", "%%") + default,
+            flag_name(field), action=argparse.BooleanOptionalAction, help=f"{text} (default: {default})"
         )
+        return
+    default = "" if field.default is None else f" (default: {field.default})"
+    parser.add_argument(
+        flag_name(field),
+        type=_argument(field.metadata["parse"]),
+        choices=field.metadata["choices"] or None,
+        metavar=None if field.metadata["choices"] else _metavar(field),
+        help=text + default,
+    )
 
 
 def _metavar(field: "Field[Any]") -> str:
-    return {"parse_bytes": "BYTES", "parse_seconds": "SECONDS", "parse_port": "PORT", "parse_positive": "N"}.get(
-        field.metadata["parse"].__name__, field.name.upper()
-    )
+    return {
+        "parse_bytes": "BYTES",
+        "parse_seconds": "SECONDS",
+        "parse_milliseconds": "MILLISECONDS",
+        "parse_port": "PORT",
+        "parse_positive": "N",
+        "parse_percent": "PERCENT",
+    }.get(field.metadata["parse"].__name__, field.name.upper())
 
 
 def _add_drain(parser: argparse.ArgumentParser) -> None:

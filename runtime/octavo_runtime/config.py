@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float32")
+DEFAULT_MAX_NUM_SEQS = 64
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
 _MODEL_FORMS = "give the path of a GGUF file or a model folder, as a path or file:///path"
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -40,6 +41,18 @@ def parse_positive(text: str) -> int:
     return int(text)
 
 
+def parse_percent(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 100:
+        raise ConfigError(f"'{text}' is not a percentage: give a whole number from 1 to 100")
+    return int(text)
+
+
+def parse_switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ConfigError(f"'{text}' is neither true nor false")
+    return text == "true"
+
+
 def parse_port(text: str) -> int:
     if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 65535:
         raise ConfigError(f"'{text}' is not a port: give a whole number from 1 to 65535")
@@ -47,13 +60,21 @@ def parse_port(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
+    return _parse_duration(text, "seconds")
+
+
+def parse_milliseconds(text: str) -> float:
+    return _parse_duration(text, "milliseconds")
+
+
+def _parse_duration(text: str, unit: str) -> float:
     try:
-        seconds = float(text)
+        duration = float(text)
     except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"'{text}' is not a number of seconds of at least 0")
-    return seconds
+        duration = -1.0
+    if not 0 <= duration < float("inf"):
+        raise ConfigError(f"'{text}' is not a number of {unit} of at least 0")
+    return duration
 
 
 def option(
@@ -100,11 +121,36 @@ class ServeConfig:
     max_model_len: int | None = option(
         None, "longest prompt and output together, in tokens (default: the model's)", parse_positive
     )
-    max_num_seqs: int = option(64, "most sequences in one step", parse_positive)
+    max_num_seqs: int | None = option(
+        None,
+        f"most sequences in one step (default: {DEFAULT_MAX_NUM_SEQS}, and half of it while most prompts are longer than 8192 tokens)",
+        parse_positive,
+    )
     max_num_batched_tokens: int = option(
         512, "most tokens in one step, decodes first, prefill in chunks", parse_positive
     )
+    prefill_percent: int = option(
+        50, "most of a step's tokens, in percent, that prompts get while other sequences decode", parse_percent
+    )
+    chunked_prefill: bool = option(True, "compute long prompts in several steps, beside decodes", parse_switch)
+    prefix_caching: bool = option(True, "keep pages of finished requests for prompts that begin alike", parse_switch)
+    scheduler_delay_ms: float = option(
+        0.0, "milliseconds that an idle engine waits for more requests before the first step", parse_milliseconds
+    )
     max_num_queued_reqs: int = option(1024, "most requests waiting before new ones get 503", parse_positive)
+    max_num_queued_tokens: int | None = option(
+        None, "most prompt tokens waiting before new requests get 503 (default: no limit)", parse_positive
+    )
+    batch_invariant: bool = option(
+        False, "compute logits that do not depend on what else is in the batch (CPU only; slower)", parse_switch
+    )
+    audit: bool = option(False, "check the KV cache's books while serving; an error in them ends the engine", parse_switch)
+    tenant_header: str | None = option(
+        None, "header that names the tenant; tenants do not share cached prefixes (default: one tenant)"
+    )
+    tenant_secret_file: str | None = option(
+        None, "file with the secret that keys tenants' and clients' cache salts (default: a random one at each start)"
+    )
 
     def __post_init__(self) -> None:
         _check_model(self.model)
@@ -116,11 +162,13 @@ class ServeConfig:
             )
         if self.port == self.health_port:
             raise ConfigError(f"--port and --health-port are both {self.port}: give them different ports")
-        if self.max_num_batched_tokens < self.max_num_seqs:
+        if self.max_num_batched_tokens < (self.max_num_seqs or 1):
             raise ConfigError(
                 f"--max-num-batched-tokens {self.max_num_batched_tokens} is less than --max-num-seqs {self.max_num_seqs}: "
                 "every running sequence needs a token in a step"
             )
+        if self.tenant_secret_file is not None and not Path(self.tenant_secret_file).is_file():
+            raise ConfigError(f"--tenant-secret-file {self.tenant_secret_file} is not a file: give one that holds the secret")
 
     @property
     def model_path(self) -> Path:

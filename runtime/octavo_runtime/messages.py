@@ -37,12 +37,21 @@ class GrammarSpec(msgspec.Struct, frozen=True):
     active_after: int | None = None
 
 
+class BeamSearch(msgspec.Struct, frozen=True):
+    """Keep the `width` likeliest continuations; finished ones rank by log-probability / tokens ** `length_penalty`."""
+
+    width: int
+    length_penalty: float = 1.0
+
+
 class AddRequest(msgspec.Struct, frozen=True, tag="add", omit_defaults=True):
     """One request: `n` sequences that share a prompt. Sequence i draws with `seed + i`.
 
     `max_tokens` None means: until the context is full. `eos_ids` and `stop_ids` end the sequence from `min_tokens` on; the
     ending id is part of the output ids, and a stop id is also the `stop_reason`. Lower `priority` comes first. `deadline_s` is
-    counted from arrival at the engine.
+    counted from arrival at the engine: what waits then is refused, what runs ends with what it has. With `beam`, the `n` best
+    beams come at the end, each in one output. `tenant_salt` keeps apart the prefix caches of those who must not see each other's
+    timing.
     """
 
     id: str
@@ -51,6 +60,7 @@ class AddRequest(msgspec.Struct, frozen=True, tag="add", omit_defaults=True):
     seed: int  # 0 … 2**64 - 1
     kind: RequestKind = "generate"
     n: int = 1
+    beam: BeamSearch | None = None
     eos_ids: list[int] = []
     stop_ids: list[int] = []
     max_tokens: int | None = None
@@ -95,6 +105,10 @@ class EngineInfo(msgspec.Struct, frozen=True):
     kv_cache_bytes: int
     attention_backend: str
     vocab_size: int
+    prefix_caching: bool
+    chunked_prefill: bool
+    batch_invariant: bool
+    scheduler_delay_ms: float
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply"):
@@ -109,10 +123,11 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     """Why the engine refused or gave up a request.
 
     `never_fits`: no pool state would admit it (HTTP 400). `queue_full`: try again after `retry_after_s` (503).
-    `unsupported`: a field this engine cannot honour (400). `failed`: the engine broke (500).
+    `unsupported`: a field this engine cannot honour (400). `deadline`: it was still waiting at its deadline (504).
+    `failed`: the engine broke (500).
     """
 
-    kind: Literal["never_fits", "queue_full", "unsupported", "failed"]
+    kind: Literal["never_fits", "queue_full", "unsupported", "deadline", "failed"]
     message: str
     param: str | None = None
     retry_after_s: int | None = None
@@ -125,7 +140,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     token_ids: list[int] = []
     index: int = 0
     finish_reason: FinishReason | None = None
-    stop_reason: int | None = None  # the stop id that ended it; None for EOS
+    stop_reason: int | Literal["deadline"] | None = None  # the stop id that ended it; None for EOS; deadline: with "abort"
     cached_tokens: int = 0  # prompt tokens that were not computed again; told once, with the first output
     logprobs: None = None
     degraded: list[str] = []
@@ -133,7 +148,10 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """The engine's counts after a step. Gauges show the newest; counters add up the `step_*` fields and the totals' differences."""
+    """The engine's counts after a step. Gauges show the newest; counters add up the `step_*` fields and the totals' differences.
+
+    `running` and `waiting` count sequences: a request with n = 3 waits as one and runs as three.
+    """
 
     running: int
     waiting: int
@@ -147,6 +165,13 @@ class Stats(msgspec.Struct, frozen=True):
     step_generated_tokens: int
     busy_s_total: float  # time with a step in flight since start
     preemptions_total: int
+    max_num_seqs: int = 0  # sequences that may run at once now: half of the configured automatic value while prompts are long
+    prefix_queries_tokens_total: int = 0  # prompt tokens that were looked up in the prefix cache
+    prefix_hits_tokens_total: int = 0  # of these, found
+    page_copies_total: int = 0  # copies on write
+    predicted_peak_blocks: int = 0  # of the running sequences
+    predicted_deficit_blocks: int = 0  # what running and waiting sequences are predicted to lack at their peak
+    step_forecast_ratios: list[float] = []  # output length / its forecast at admission, of sequences that ended in this step
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):
