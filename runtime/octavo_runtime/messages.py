@@ -77,10 +77,14 @@ class AddRequest(msgspec.Struct, frozen=True, tag="add", omit_defaults=True):
     embeds: None = None
 
 
-class Abort(msgspec.Struct, frozen=True, tag="abort"):
-    """End these requests; their pages return once no submitted step reads them. Unknown ids are ignored."""
+class Abort(msgspec.Struct, frozen=True, tag="abort", omit_defaults=True):
+    """End these requests, and of others these sequences (id, index); their pages return once no submitted step reads them.
+
+    What is not known (any more) is ignored. A request all of whose sequences were ended is over.
+    """
 
     ids: list[str]
+    sequences: list[tuple[str, int]] = []
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):

@@ -9,6 +9,7 @@ from octavo_runtime import messages
 from octavo_runtime.messages import (
     Abort,
     AddRequest,
+    BeamSearch,
     Call,
     EngineInfo,
     ErrorInfo,
@@ -29,6 +30,7 @@ FULL_REQUEST = AddRequest(
     seed=2**64 - 1,
     kind="embed",
     n=3,
+    beam=BeamSearch(4, length_penalty=0.5),
     eos_ids=[2],
     stop_ids=[7, 8],
     max_tokens=100,
@@ -42,8 +44,24 @@ FULL_REQUEST = AddRequest(
     grammar=GrammarSpec("regex", "a+", active_after=9),
     kv_budget_tokens=2048,
 )
-INFO = EngineInfo("m", "float32", "cpu", 8192, 32, 100, 64, 512, 1 << 40, "reference", 49152)
-STATS = Stats(1, 2, 100, 40, 10, 1234, 8, 512, 500, 12, 3.25, 4)
+INFO = EngineInfo(
+    "m",
+    "float32",
+    "cpu",
+    8192,
+    32,
+    100,
+    64,
+    512,
+    1 << 40,
+    "reference",
+    49152,
+    True,
+    False,
+    True,
+    scheduler_delay_ms=2.5,
+)
+STATS = Stats(1, 2, 100, 40, 10, 1234, 8, 512, 500, 12, 3.25, 4, 32, 900, 800, 3, 60, 5, [0.5, 1.25])
 FULL_OUTPUT = Output(
     id="chat-1",
     token_ids=[5, 6],
@@ -57,11 +75,11 @@ FULL_OUTPUT = Output(
 TO_ENGINE: list[ToEngine] = [
     FULL_REQUEST,
     AddRequest("r", [1], Sampling(), 0),
-    Abort(["a", "b"]),
+    Abort(["a", "b"], [("c", 2)]),
     Call(3, "info", [1, "two"]),
 ]
 FROM_ENGINE: list[FromEngine] = [
-    StepOutputs(9, [FULL_OUTPUT, Output("s")], STATS),
+    StepOutputs(9, [FULL_OUTPUT, Output("s"), Output("d", finish_reason="abort", stop_reason="deadline")], STATS),
     Reply(3, result=INFO),
     Reply(3, error="unknown"),
 ]
@@ -80,7 +98,7 @@ def test_what_the_engine_sends_arrives(message: FromEngine) -> None:
 def test_the_messages_above_are_all_there_are_with_every_field_set() -> None:
     assert {type(message) for message in TO_ENGINE} == set(get_args(ToEngine))
     assert {type(message) for message in FROM_ENGINE} == set(get_args(FromEngine))
-    for full, later in ((FULL_REQUEST, {"kv_transfer", "embeds"}), (FULL_OUTPUT, {"logprobs"})):
+    for full, later in ((FULL_REQUEST, {"kv_transfer", "embeds"}), (FULL_OUTPUT, {"logprobs"}), (STATS, set())):
         defaults = {field.name: field.default for field in msgspec.structs.fields(full)}
         unset = {name for name, default in defaults.items() if getattr(full, name) == default}
         assert unset == later  # fields that can only be None yet
@@ -90,6 +108,7 @@ def test_fields_at_their_defaults_are_not_sent() -> None:
     """One message a step, for every running sequence: what says nothing takes no bytes."""
     sent = msgspec.msgpack.decode(messages.encoder.encode(Output("s", [5])))
     assert sent == {"id": "s", "token_ids": [5]}
+    assert msgspec.msgpack.decode(messages.encoder.encode(Abort(["s"]))) == {"type": "abort", "ids": ["s"]}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +117,7 @@ def test_fields_at_their_defaults_are_not_sent() -> None:
         pytest.param({"type": "stop"}, id="unknown message"),
         pytest.param({"type": "abort"}, id="missing field"),
         pytest.param({"type": "abort", "ids": "a"}, id="wrong type"),
+        pytest.param({"type": "abort", "ids": [], "sequences": [["a"]]}, id="a sequence without its index"),
         pytest.param({"type": "call", "id": 1, "method": "shutdown"}, id="unknown method"),
         pytest.param({"type": "reply", "id": 1}, id="message of the other direction"),
     ],
