@@ -29,6 +29,7 @@ class LoadedModel:
     dtype: torch.dtype
     block_size: int
     max_model_len: int
+    fingerprint: bytes  # of the model's files, 32 bytes
 
 
 def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
@@ -57,7 +58,7 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
             f"tokens, the memory for KV holds {pages:,}: raise --kv-cache-memory or lower --max-model-len"
         )
     pool = KvPool(checkpoint.config.layers, pages, backend.page_bytes, device)
-    return LoadedModel(decoder, backend, pool, device, dtype, block_size, max_model_len)
+    return LoadedModel(decoder, backend, pool, device, dtype, block_size, max_model_len, checkpoint.fingerprint())
 
 
 def _device(config: ServeConfig) -> torch.device:

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from octavo_runtime.gguf_file import read_header
 from octavo_runtime.model.config import ModelConfig, ModelError, from_hugging_face
 from octavo_runtime.model.decoder import Decoder
-from octavo_runtime.model.weights import GgufCheckpoint, WeightReader, open_checkpoint
+from octavo_runtime.model.gguf_weights import GgufCheckpoint
+from octavo_runtime.model.weights import WeightReader, open_checkpoint
 from tests.runtime.model.batches import Chunk, run_steps
 from tests.runtime.model.gguf_model import Metadata, write_gguf
 from tests.runtime.models import save_tiny_model
