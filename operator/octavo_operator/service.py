@@ -56,6 +56,9 @@ class Runtime:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
+    scheduler_delay_ms: int | None = None
+    chunked_prefill: bool | None = None
+    prefix_caching: bool | None = None
     kv_cache_memory: str | None = None
     extra_args: tuple[str, ...] = ()
 
@@ -141,6 +144,9 @@ def _runtime(spec: Mapping[str, Any], default_image: str | None) -> Runtime:
         max_num_seqs=spec.get("maxNumSeqs"),
         max_num_batched_tokens=spec.get("maxNumBatchedTokens"),
         max_model_len=spec.get("maxModelLen"),
+        scheduler_delay_ms=spec.get("schedulerDelayMs"),
+        chunked_prefill=spec.get("chunkedPrefill"),
+        prefix_caching=spec.get("prefixCaching"),
         kv_cache_memory=_quantity("spec.runtime.kvCache.memory", spec.get("kvCache", {}).get("memory")),
         extra_args=tuple(spec.get("extraArgs", ())),
     )

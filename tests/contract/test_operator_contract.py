@@ -10,7 +10,7 @@ import yaml
 from octavo_operator import names
 from octavo_operator.desired.flags import drain_command, serve_args
 from octavo_runtime import cli
-from octavo_runtime.config import BLOCK_SIZES, DTYPES, ServeConfig, flag_name, flags
+from octavo_runtime.config import BLOCK_SIZES, DEFAULT_MAX_NUM_SEQS, DTYPES, ServeConfig, flag_name, flags
 from tests.operator.samples import parsed
 
 CRD = Path(__file__).parents[2] / "crds" / "inferenceservices.yaml"
@@ -24,6 +24,9 @@ EVERYTHING: dict[str, Any] = {
         "maxNumSeqs": 8,
         "maxNumBatchedTokens": 256,
         "maxModelLen": 1024,
+        "schedulerDelayMs": 5,
+        "chunkedPrefill": True,
+        "prefixCaching": False,
         "kvCache": {"memory": "1.5Gi"},
         "extraArgs": ["--max-num-queued-reqs=7"],
     },
@@ -37,17 +40,8 @@ def spec_schema() -> dict[str, Any]:
 
 
 def read_by_the_runtime(arguments: list[str]) -> ServeConfig:
-    """The configuration that the runtime's own table makes of `octavo serve` arguments."""
-    command, model, *rest = arguments
-    assert command == "serve"
-    table = {flag_name(field): field for field in flags()}
-    values = {}
-    for argument in rest:
-        flag, _, text = argument.partition("=")
-        field = table[flag]
-        assert not field.metadata["choices"] or text in field.metadata["choices"], argument
-        values[field.name] = field.metadata["parse"](text)
-    return ServeConfig(model=model, **values)
+    """The configuration that the runtime's own command line makes of the arguments."""
+    return cli.serve_config(cli.parser().parse_args(arguments), {})
 
 
 def test_the_runtime_understands_every_flag_as_it_is_meant() -> None:
@@ -64,6 +58,9 @@ def test_the_runtime_understands_every_flag_as_it_is_meant() -> None:
         "max_num_seqs": 8,
         "max_num_batched_tokens": 256,
         "max_model_len": 1024,
+        "scheduler_delay_ms": 5.0,
+        "chunked_prefill": True,
+        "prefix_caching": False,
         "max_num_queued_reqs": 7,
         "kv_cache_memory": 1536 * 2**20,
         "host": "0.0.0.0",
@@ -72,6 +69,35 @@ def test_the_runtime_understands_every_flag_as_it_is_meant() -> None:
         "run_dir": "/run/octavo",
         "drain_timeout": 45.0,
     }
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        pytest.param("chunkedPrefill", "chunked_prefill", id="chunked prefill"),
+        pytest.param("prefixCaching", "prefix_caching", id="prefix caching"),
+    ],
+)
+def test_the_runtime_reads_a_switch_as_it_is_chosen(field: str, name: str, chosen: bool) -> None:
+    config = read_by_the_runtime(serve_args(parsed(runtime={field: chosen})))
+    assert getattr(config, name) is chosen
+
+
+def test_what_the_crd_says_of_absent_fields_is_the_runtimes_default() -> None:
+    fields, defaults = spec_schema()["runtime"]["properties"], ServeConfig(model="m")
+    said = {name: fields[name]["description"].partition("Absent: ")[2] for name in fields}
+    assert said["maxNumSeqs"].startswith(f"automatic, which is {DEFAULT_MAX_NUM_SEQS}, halved ")
+    assert said["maxNumBatchedTokens"] == f"the runtime's default, {defaults.max_num_batched_tokens}."
+    assert said["schedulerDelayMs"] == f"the runtime's default, {defaults.scheduler_delay_ms:.0f}."
+    assert said["chunkedPrefill"] == f"the runtime's default, {str(defaults.chunked_prefill).lower()}."
+    assert said["prefixCaching"] == f"the runtime's default, {str(defaults.prefix_caching).lower()}."
+
+
+@pytest.mark.parametrize("delay_ms", ["minimum", "maximum"])
+def test_every_delay_that_the_crd_takes_reaches_the_runtime(delay_ms: str) -> None:
+    limit = spec_schema()["runtime"]["properties"]["schedulerDelayMs"][delay_ms]
+    assert read_by_the_runtime(serve_args(parsed(runtime={"schedulerDelayMs": limit}))).scheduler_delay_ms == limit
 
 
 @pytest.mark.parametrize("amount", ["512", "512Mi", "1.5Gi", "2Ti", "1500k", "3M", "2G", 1073741824])
@@ -93,12 +119,20 @@ def test_the_crd_allows_the_runtimes_types_and_page_sizes() -> None:
     assert ["auto", *map(str, sizes)] == list(BLOCK_SIZES)
 
 
+def spellings(field: "dataclasses.Field[Any]") -> set[str]:
+    """How a flag can be written, without the dashes: a switch also with `no-`."""
+    name = flag_name(field).removeprefix("--")
+    return {name, f"no-{name}"} if isinstance(field.default, bool) else {name}
+
+
 def test_extra_args_refuse_every_flag_that_the_operator_sets() -> None:
     rules = spec_schema()["runtime"]["properties"]["extraArgs"]["x-kubernetes-validations"]
-    refused = "|".join(rule["rule"].partition("^--(")[2].partition(")")[0] for rule in rules).split("|")
+    refused = set("|".join(rule["rule"].partition("^--(")[2].partition(")")[0] for rule in rules).split("|")) - {""}
     written = {argument.partition("=")[0].removeprefix("--") for argument in serve_args(parsed(**EVERYTHING))[2:-1]}
-    assert written <= set(refused)
-    assert {f"--{name}" for name in refused if name} <= {flag_name(field) for field in flags()}
+    ours = [spellings(field) for field in flags() if spellings(field) & written]
+    assert len(ours) == len(written)
+    assert set().union(*ours) <= refused
+    assert refused <= set().union(*map(spellings, flags()))
 
 
 def test_the_runtime_understands_the_drain_hook(tmp_path: Path) -> None:

@@ -1,15 +1,20 @@
 """The children of a service: one whole Deployment and Service, then only what other specs change in them."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from octavo_operator.desired import pod_v1
 from octavo_operator.desired.deployment import deployment
 from octavo_operator.desired.service import cluster_service
 from octavo_operator.plan import plan
 from tests.operator.golden import CHILD_LABELS, OWNER, WHOLE
 from tests.operator.samples import parsed
 
+# Specs with the pod templates that 0.1.0 rendered for them. Only added to: a changed byte restarts pods at an upgrade.
+RELEASED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("released_templates.json").read_text())
 POD = "spec.template.spec"
 RUNTIME = f"{POD}.containers.0"
 
@@ -42,6 +47,11 @@ def changes(**spec: Any) -> dict[str, Any]:
 
 def test_the_whole_deployment_of_a_small_service() -> None:
     assert rendered() == WHOLE
+
+
+@pytest.mark.parametrize("released", [pytest.param(case, id=name) for name, case in RELEASED.items()])
+def test_an_upgrade_of_the_operator_leaves_released_templates_byte_for_byte(released: dict[str, Any]) -> None:
+    assert json.dumps(pod_v1.template(parsed(**released["spec"]))) == json.dumps(released["template"])
 
 
 def test_the_whole_service() -> None:
@@ -158,6 +168,26 @@ def test_runtime_settings_become_flags_and_extra_ones_come_last() -> None:
         "--kv-cache-memory=1Gi",
     } <= set(args)
     assert args[-1] == "--max-num-queued-reqs=7"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "flag"),
+    [
+        pytest.param({"schedulerDelayMs": 5}, "--scheduler-delay-ms=5", id="a delay"),
+        pytest.param({"schedulerDelayMs": 0}, "--scheduler-delay-ms=0", id="no delay, said"),
+        pytest.param({"chunkedPrefill": True}, "--chunked-prefill", id="chunks"),
+        pytest.param({"chunkedPrefill": False}, "--no-chunked-prefill", id="no chunks"),
+        pytest.param({"prefixCaching": True}, "--prefix-caching", id="prefix caching"),
+        pytest.param({"prefixCaching": False}, "--no-prefix-caching", id="no prefix caching"),
+    ],
+)
+def test_a_scheduler_setting_changes_the_pod_template_by_its_one_flag(runtime: dict[str, Any], flag: str) -> None:
+    """A changed template is what restarts the pods."""
+    [(path, args)] = changes(runtime=runtime).items()
+    before = leaves(WHOLE)[f"{RUNTIME}.args"]
+    assert path == f"{RUNTIME}.args"
+    assert [argument for argument in args if argument not in before] == [flag]
+    assert [argument for argument in args if argument in before] == before
 
 
 def test_arguments_are_taken_literally() -> None:

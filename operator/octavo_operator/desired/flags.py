@@ -8,7 +8,7 @@ _DEVICES = {"gpu": "cuda", "cpu": "cpu"}
 
 def serve_args(service: Service) -> list[str]:
     """Arguments of `octavo` that serve the model. What the spec leaves open is left to the runtime."""
-    flags: dict[str, str | int | None] = {
+    flags: dict[str, str | int | bool | None] = {
         "served-model-name": service.served_name,
         "device": _DEVICES[service.device],
         "dtype": service.dtype,
@@ -17,6 +17,9 @@ def serve_args(service: Service) -> list[str]:
         "max-num-seqs": service.runtime.max_num_seqs,
         "max-num-batched-tokens": service.runtime.max_num_batched_tokens,
         "max-model-len": service.runtime.max_model_len,
+        "scheduler-delay-ms": service.runtime.scheduler_delay_ms,
+        "chunked-prefill": service.runtime.chunked_prefill,
+        "prefix-caching": service.runtime.prefix_caching,
         "kv-cache-memory": service.runtime.kv_cache_memory,
         "host": "0.0.0.0",
         "port": names.API_PORT,
@@ -24,7 +27,7 @@ def serve_args(service: Service) -> list[str]:
         "run-dir": names.RUN_DIR,
         "drain-timeout": service.drain_timeout_s,
     }
-    own = [f"--{name}={value}" for name, value in flags.items() if value is not None]
+    own = [_flag(name, value) for name, value in flags.items() if value is not None]
     return [_literal(argument) for argument in ("serve", _model(service), *own, *service.runtime.extra_args)]
 
 
@@ -37,6 +40,13 @@ def drain_command(service: Service) -> list[str]:
         f"--settle={names.DRAIN_SETTLE_S}",
         f"--timeout={service.drain_timeout_s}",
     ]
+
+
+def _flag(name: str, value: str | int | bool) -> str:
+    """A switch is `--name` or `--no-name`; everything else takes its value with it."""
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name}={value}"
 
 
 def _literal(argument: str) -> str:
