@@ -43,6 +43,17 @@ def port_repairs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[di
     return list(_port_repairs(desired, live, ""))
 
 
+def last_writer(live: Mapping[str, Any]) -> str:
+    """The manager other than ours that last wrote to `live` (its status aside), or an empty string."""
+    others = [
+        entry
+        for entry in live["metadata"].get("managedFields", ())
+        if entry["manager"] != names.FIELD_MANAGER and not entry.get("subresource")
+    ]
+    # RFC 3339 in UTC, whose order is that of text.
+    return str(max(others, key=lambda entry: entry.get("time", ""))["manager"]) if others else ""
+
+
 def controlled_by(live: Mapping[str, Any], uid: str) -> bool:
     """Whether the controller of `live` is the object with `uid`."""
     return _controller(live).get("uid") == uid

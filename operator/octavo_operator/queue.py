@@ -1,12 +1,14 @@
 """A queue of keys in which each stands at most once.
 
 A key that is added while it is being worked on is worked on once more afterwards, so no change is lost and no two workers have
-the same key. Failures come back after a delay that doubles.
+the same key. Failures come back after a delay that doubles, and what is done may ask for another look later.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from octavo_operator import backoff
 
 K = TypeVar("K")
 
@@ -22,6 +24,7 @@ class KeyQueue(Generic[K]):
         self._working: set[K] = set()
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
+        self._looks: dict[K, object] = {}  # the newest ask for another look; earlier ones are void
         self._filled = asyncio.Event()
         self._call_later = call_later
 
@@ -45,19 +48,35 @@ class KeyQueue(Generic[K]):
         self._working.add(key)
         return key
 
-    def done(self, key: K) -> None:
+    def done(self, key: K, again_s: float | None = None) -> None:
+        """The key was worked on well. It comes back after `again_s` seconds, whatever an earlier `done` asked for."""
         self._failures.pop(key, None)
+        self._looks.pop(key, None)
+        if again_s is not None:
+            self._look_again(key, again_s)
         self._release(key)
 
     def failed(self, key: K) -> float:
         """Brings the key back later. Returns the delay in seconds."""
-        failures = self._failures.get(key, 0)
-        self._failures[key] = failures + 1
-        delay_s = min(FIRST_DELAY_S * 2.0**failures, LONGEST_DELAY_S)
-        call_later = self._call_later or asyncio.get_running_loop().call_later
-        call_later(delay_s, lambda: self.add(key))
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay_s = backoff.delay_s(FIRST_DELAY_S, LONGEST_DELAY_S, failures)
+        self._later(delay_s, lambda: self.add(key))
         self._release(key)
         return delay_s
+
+    def _look_again(self, key: K, delay_s: float) -> None:
+        ticket = self._looks[key] = object()
+
+        def due() -> None:
+            if self._looks.get(key) is ticket:
+                del self._looks[key]
+                self.add(key)
+
+        self._later(delay_s, due)
+
+    def _later(self, delay_s: float, call: Callable[[], None]) -> None:
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        call_later(delay_s, call)
 
     def _release(self, key: K) -> None:
         self._working.remove(key)

@@ -5,10 +5,11 @@
 
 import datetime
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from octavo_operator import apply, kube, names, observed, plan, service, status
+from octavo_operator import apply, contention, kube, names, observed, plan, service, status
 from octavo_operator.desired.deployment import deployment
 from octavo_operator.desired.service import cluster_service
 
@@ -34,15 +35,18 @@ class Reconciler:
         self._api = api
         self._pods_of = pods_of
         self._default_image = default_image
+        self._contests = contention.Contests(time.monotonic)
 
-    async def reconcile(self, key: service.Key) -> None:
+    async def reconcile(self, key: service.Key) -> float | None:
         """Brings children and status of `key` to what its spec says.
 
-        Raises KubeError or NameConflictError where it has to be tried again without any event that tells.
+        Returns the seconds after which to look again without an event, where others keep changing a child; else None. Raises
+        KubeError or NameConflictError where it has to be tried again without any event that tells.
         """
         live = await self._api.get(kube.INFERENCE_SERVICE, key)
         if live is None or "deletionTimestamp" in live["metadata"]:
-            return
+            self._contests.forget(key)
+            return None
         children = {kind.kind: await self._api.get(kind, key) for kind in _CHILDREN}
         try:
             wanted = service.parse(live, self._default_image)
@@ -60,7 +64,10 @@ class Reconciler:
             await self._write_status(live, status.denied(live, str(error), self._observe(key, children)))
             raise
         else:
-            await self._write_status(live, status.serving(wanted, step, self._observe(key, children)))
+            contested = self._contests.complaint(key)
+            await self._write_status(live, status.serving(wanted, step, self._observe(key, children), contested))
+            return self._contests.look_again_s(key)
+        return None
 
     async def _check_claim(self, wanted: service.Service) -> None:
         if wanted.source.claim is not None:
@@ -78,11 +85,17 @@ class Reconciler:
             found = children[kind.kind]
             if found is not None and _going(found, wanted):
                 children[kind.kind] = None  # its end is an event, after which it is made anew
+                self._contests.nothing_to_write(wanted.key, kind.kind)
                 continue
             paths = ["all of it"] if found is None else apply.differences(body, found)
-            if paths:
+            if not paths:
+                self._contests.nothing_to_write(wanted.key, kind.kind)
+            elif self._contests.may_write(wanted.key, kind.kind, body, about := _disturbance(kind, paths, found)):
                 logger.info("%s: applying %s (%s); %s", wanted.key, kind.kind, ", ".join(paths[:5]), step.reason)
                 children[kind.kind] = await self._apply(kind, body, found)
+                self._contests.wrote(wanted.key, kind.kind, body, about)
+            else:
+                logger.warning("%s: %s: waiting before it is put back", wanted.key, about)
 
     async def _apply(self, kind: kube.Kind, body: Body, found: Body | None) -> dict[str, Any]:
         """Applies `body`; where what others did to the ports of `found` makes that invalid, clears it away first."""
@@ -120,6 +133,14 @@ def _refuse_foreign(kind: kube.Kind, found: Body | None, wanted: service.Service
             f"a {kind.kind} named {wanted.key.name} exists and is not controlled by this {names.KIND}: "
             f"delete or rename it, or give this object another name"
         )
+
+
+def _disturbance(kind: kube.Kind, paths: list[str], found: Body | None) -> str:
+    """What others did to a child, should it turn out to be done again and again."""
+    if found is None:
+        return f"the {kind.kind} is deleted again and again"
+    writer = apply.last_writer(found) or "an unknown writer"
+    return f"in the {kind.kind} {writer} changes {', '.join(paths[:5])} again and again"
 
 
 def _ours(found: Body, wanted: service.Service) -> bool:

@@ -52,9 +52,9 @@ class Progress:
     message: str
 
 
-def serving(service: Service, plan: Plan, observed: Observed) -> dict[str, Any]:
-    """The status of a service whose children were applied."""
-    progress = measure(service, plan, observed)
+def serving(service: Service, plan: Plan, observed: Observed, contested: str = "") -> dict[str, Any]:
+    """The status of a service whose children were applied; `contested` says what others keep changing in them."""
+    progress = Progress(False, "Contested", contested) if contested else measure(service, plan, observed)
     ready = observed.deployment.ready if observed.deployment else 0
     conditions = [
         Condition.of("Ready", progress.done, progress.reason, progress.message),

@@ -54,7 +54,7 @@ class Workers:
     async def _one(self, key: service.Key) -> str:
         try:
             async with asyncio.timeout(RECONCILE_LIMIT_S):
-                await self._reconciler.reconcile(key)
+                again_s = await self._reconciler.reconcile(key)
         except (kube.KubeError, reconcile.NameConflictError, TimeoutError) as error:
             delay_s = self._keys.failed(key)
             logger.warning("%s: %s; again in %.0f s", key, str(error) or "took too long", delay_s)
@@ -63,5 +63,5 @@ class Workers:
             delay_s = self._keys.failed(key)
             logger.exception("%s: failed; again in %.0f s", key, delay_s)
             return "failed"
-        self._keys.done(key)
+        self._keys.done(key, again_s)
         return "done"

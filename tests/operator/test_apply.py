@@ -207,6 +207,27 @@ def test_two_renderings_differ_exactly_where_the_specs_do(one: dict[str, Any], o
 
 
 @pytest.mark.parametrize(
+    ("entries", "writer"),
+    [
+        pytest.param([("octavo-operator", "09", {})], "", id="only we"),
+        pytest.param([("flux", "08", {}), ("octavo-operator", "09", {})], "flux", id="another before us"),
+        pytest.param([("helm", "07", {}), ("flux", "08", {}), ("argo", "06", {})], "flux", id="the last of several"),
+        pytest.param(
+            [("helm", "07", {}), ("kube-controller-manager", "09", {"subresource": "status"})],
+            "helm",
+            id="who writes status does not count",
+        ),
+    ],
+)
+def test_names_the_last_other_writer(entries: list[tuple[str, str, dict[str, str]]], writer: str) -> None:
+    fields = [
+        {"manager": manager, "operation": "Update", "time": f"2026-01-01T00:00:{second}Z", **more}
+        for manager, second, more in entries
+    ]
+    assert apply.last_writer({"metadata": {"managedFields": fields}}) == writer
+
+
+@pytest.mark.parametrize(
     ("owners", "ours"),
     [
         pytest.param([{"uid": UID, "controller": True}], True, id="our object"),

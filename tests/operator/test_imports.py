@@ -62,7 +62,16 @@ def test_only_the_edges_know_the_frameworks() -> None:
 
 
 def test_what_decides_waits_for_nothing() -> None:
-    pure = {"apply.py", "observed.py", "plan.py", "quantity.py", "service.py", "status.py"}
+    pure = {
+        "apply.py",
+        "backoff.py",
+        "contention.py",
+        "observed.py",
+        "plan.py",
+        "quantity.py",
+        "service.py",
+        "status.py",
+    }
     desired = {f"desired/{name}.py" for name in ("__init__", "deployment", "flags", "labels", "pod_v1", "service")}
     assert not importers("asyncio") & (pure | desired)
     assert not importers("aiohttp") & (pure | desired)

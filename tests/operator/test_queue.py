@@ -80,6 +80,50 @@ def test_failures_come_back_after_doubling_delays_up_to_a_limit() -> None:
     run(story())
 
 
+def test_a_key_that_fails_for_days_still_comes_back() -> None:
+    """Doubled a thousand times, a delay is more than a float holds."""
+
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[str] = KeyQueue(timers.call_later)
+        for _ in range(1100):
+            queue.add("a")
+            await queue.take()
+            assert queue.failed("a") <= LONGEST_DELAY_S
+
+    run(story())
+
+
+def test_a_key_that_is_done_comes_back_when_it_asked_for_it() -> None:
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[str] = KeyQueue(timers.call_later)
+        queue.add("a")
+        queue.done(await queue.take(), again_s=4.0)
+        [(delay_s, due)] = timers.calls
+        assert (delay_s, len(queue)) == (4.0, 0)
+        due()
+        assert await queue.take() == "a"
+
+    run(story())
+
+
+def test_only_the_newest_ask_for_another_look_counts() -> None:
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[str] = KeyQueue(timers.call_later)
+        for again_s in (60.0, 2.0, None):
+            queue.add("a")
+            queue.done(await queue.take(), again_s)
+            if again_s == 2.0:
+                timers.calls[0][1]()
+                assert len(queue) == 0, "the look after 60 s is void since one after 2 s was asked for"
+        timers.calls[1][1]()
+        assert len(queue) == 0, "and that one since none is needed"
+
+    run(story())
+
+
 def test_a_success_forgets_earlier_failures() -> None:
     async def story() -> None:
         timers = Timers()

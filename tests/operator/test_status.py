@@ -189,6 +189,20 @@ def test_a_denied_write_is_reconciling_not_stalled() -> None:
     assert (conditions(found)["Reconciling"], conditions(found)["Stalled"]) == ("True", "False")
 
 
+def test_a_contested_service_is_on_its_way_however_its_pods_are_and_keeps_its_image() -> None:
+    service = parsed()
+    found = status.serving(service, plan(service), Observed(settled(1, 1, 1), (READY,)), contested="someone meddles")
+    assert ready_condition(found) == ("Contested", "someone meddles")
+    assert conditions(found) == {
+        "Ready": "False",
+        "Available": "True",
+        "Reconciling": "True",
+        "Stalled": "False",
+        "SpecValid": "True",
+    }
+    assert found["runtimeImage"] == IMAGE
+
+
 def test_lists_at_most_32_pods_worst_first_and_counts_the_rest() -> None:
     ready = tuple(PodView(f"pod-{number:02}", ready=True, ending=False, reason="") for number in range(40))
     bad = PodView("pod-99", ready=False, ending=False, reason="OOMKilled: …")
