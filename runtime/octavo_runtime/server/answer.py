@@ -49,8 +49,8 @@ class Answer(Response):
             await self._whole(job, generation, writer)
 
     async def _whole(self, job: Job, generation: Generation, writer: "_Writer") -> None:
-        texts = ["" for _ in job.requests]
-        ends = [Ended("error") for _ in job.requests]
+        texts = [""] * job.choices
+        ends = [Ended("error")] * job.choices
         async with contextlib.aclosing(generation.pieces()) as pieces:
             async for piece in pieces:
                 if piece is not None:
@@ -65,7 +65,7 @@ class Answer(Response):
             async for piece in pieces:
                 if not writer.started:
                     await writer.start_stream(job.shape.id)
-                    openings = [job.shape.opening(index) for index in range(len(job.requests))]
+                    openings = [job.shape.opening(index) for index in range(job.choices)]
                     await writer.chunk(b"".join(event(opening) for opening in openings if opening is not None))
                 if piece is None:
                     await writer.chunk(KEEP_ALIVE)

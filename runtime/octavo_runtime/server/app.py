@@ -1,8 +1,8 @@
 """The HTTP application: routes to stories, and one form for every error."""
 
 import functools
-import http
 import time
+from http import HTTPStatus
 
 import msgspec
 from fastapi import Depends, FastAPI, Request, Response
@@ -25,7 +25,7 @@ from octavo_runtime.server.errors import (
 )
 from octavo_runtime.server.options import check_ids
 from octavo_runtime.server.prompt import chat_text
-from octavo_runtime.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from octavo_runtime.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, Options, TokenizeRequest
 from octavo_runtime.server.service import NOT_READY_RETRY_AFTER_S, Service, off_loop
 from octavo_runtime.server.surrogates import check_body
 
@@ -56,15 +56,19 @@ def _add_generation(app: FastAPI, service: Service, probe: probes.Probes) -> Non
         if reason is not None:
             raise UnavailableError(reason, "not_ready", NOT_READY_RETRY_AFTER_S)
 
+    def salt(http: Request, options: Options) -> bytes:
+        header = service.tenants.header
+        return service.tenants.salt(http.headers.getlist(header) if header else [], options.cache_salt)
+
     @app.post("/v1/chat/completions")
-    async def chat_completions(request: ChatRequest) -> Response:
+    async def chat_completions(http: Request, request: ChatRequest) -> Response:
         refuse_if_hung()
-        return Answer(service, functools.partial(chat_job, service, request))
+        return Answer(service, functools.partial(chat_job, service, request, salt(http, request)))
 
     @app.post("/v1/completions")
-    async def completions(request: CompletionRequest) -> Response:
+    async def completions(http: Request, request: CompletionRequest) -> Response:
         refuse_if_hung()
-        return Answer(service, functools.partial(completion_job, service, request))
+        return Answer(service, functools.partial(completion_job, service, request, salt(http, request)))
 
 
 def _add_information(app: FastAPI, service: Service) -> None:
@@ -148,7 +152,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _from_http(request: Request, error: HTTPException) -> ApiError:
-    if error.status_code == http.HTTPStatus.NOT_FOUND:
+    if error.status_code == HTTPStatus.NOT_FOUND:
         return NotFoundError(f"there is nothing at {request.url.path}")
     wrapped = BadRequestError(f"{request.method} {request.url.path}: {error.detail}")
     wrapped.status = error.status_code

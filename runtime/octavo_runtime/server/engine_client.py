@@ -6,6 +6,7 @@ Belongs to the event loop's thread. The ZeroMQ socket is used without its asynci
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -33,13 +34,22 @@ RECONNECT_MS = 20
 
 
 class Outputs:
-    """What arrives for one or more requests sent together, as (number of the request, output, arrival time)."""
+    """What arrives for one or more requests sent together, as (number of the request, output)."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[tuple[int, Output]] = asyncio.Queue()
 
     async def next(self) -> tuple[int, Output]:
         return await self.queue.get()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sent:
+    """A request that is not finished: its number among those sent together, who waits for it, which sequences go on."""
+
+    number: int
+    outputs: Outputs
+    open: set[int]
 
 
 class EngineClient:
@@ -50,7 +60,7 @@ class EngineClient:
         self._on_step = on_step
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
-        self._waiting: dict[str, tuple[int, Outputs]] = {}
+        self._sent: dict[str, _Sent] = {}
         self.info: EngineInfo | None = None
         self.stats: Stats | None = None
 
@@ -74,10 +84,10 @@ class EngineClient:
             self._socket = None
         self.info = None
         self.stats = None
-        for request_id, (number, outputs) in self._waiting.items():
+        for request_id, sent in self._sent.items():
             lost = Output(id=request_id, finish_reason="error", error=ErrorInfo("failed", reason))
-            outputs.queue.put_nowait((number, lost))
-        self._waiting.clear()
+            sent.outputs.queue.put_nowait((sent.number, lost))
+        self._sent.clear()
 
     def close(self) -> None:
         self.disconnect("the server is stopping")
@@ -88,7 +98,7 @@ class EngineClient:
         """Send the requests; whichever is not finished when the block is left is aborted."""
         outputs = Outputs()
         for number, request in enumerate(requests):
-            self._waiting[request.id] = (number, outputs)
+            self._sent[request.id] = _Sent(number, outputs, set(range(request.n)))
             self._send(request)
         try:
             yield outputs
@@ -97,9 +107,20 @@ class EngineClient:
 
     def abort(self, ids: Sequence[str]) -> None:
         """End those of the requests that are not finished yet; what still comes for them is dropped."""
-        unfinished = [one for one in ids if self._waiting.pop(one, None) is not None]
+        unfinished = [one for one in ids if self._sent.pop(one, None) is not None]
         if unfinished:
             self._send(Abort(unfinished))
+
+    def abort_sequence(self, request_id: str, index: int) -> None:
+        """End one sequence, unless it is finished; its siblings go on. What still comes for it is dropped."""
+        sent = self._sent.get(request_id)
+        if sent is None or index not in sent.open:
+            return
+        if sent.open == {index}:
+            self.abort([request_id])
+            return
+        sent.open.discard(index)
+        self._send(Abort([], [(request_id, index)]))
 
     def _send(self, message: ToEngine) -> None:
         if self._socket is None:
@@ -124,12 +145,14 @@ class EngineClient:
     def _dispatch(self, message: StepOutputs) -> None:
         self.stats = message.stats
         for output in message.outputs:
-            waiting = self._waiting.get(output.id)
-            if waiting is None:
+            sent = self._sent.get(output.id)
+            if sent is None or output.index not in sent.open:
                 continue  # aborted meanwhile
-            if output.finish_reason is not None or output.error is not None:
-                del self._waiting[output.id]
-            waiting[1].queue.put_nowait((waiting[0], output))
+            if output.finish_reason is not None:
+                sent.open.discard(output.index)
+            if output.error is not None or not sent.open:
+                del self._sent[output.id]
+            sent.outputs.queue.put_nowait((sent.number, output))
         self._on_step(message)
 
     def _accept(self, reply: Reply) -> None:
@@ -155,6 +178,7 @@ def _idle(info: EngineInfo) -> Stats:
         step_generated_tokens=0,
         busy_s_total=0.0,
         preemptions_total=0,
+        max_num_seqs=info.max_num_seqs,
     )
 
 

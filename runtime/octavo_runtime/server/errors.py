@@ -4,6 +4,7 @@ ApiError
 ├── BadRequestError    400  change the request (`param` names the field)
 ├── NotFoundError      404  ask for something else
 ├── UnavailableError   503  the same again after `retry_after_s`, here or at another replica
+├── DeadlineError      504  the same again with more time, or later
 └── EngineFailedError  500  the same again; if it stays, the server's log says why
 
 Bodies are OpenAI's: `{"error": {"message", "type", "param", "code"}}`.
@@ -61,6 +62,13 @@ class UnavailableError(ApiError):
         self.close = close
 
 
+class DeadlineError(ApiError):
+    status = 504
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="deadline_s", code="deadline_exceeded")
+
+
 class EngineFailedError(ApiError):
     def __init__(self, message: str) -> None:
         super().__init__(message, code="engine_failed")
@@ -70,6 +78,8 @@ def from_engine(error: ErrorInfo) -> ApiError:
     """The engine's refusal as HTTP says it."""
     if error.kind == "queue_full":
         return UnavailableError(error.message, "queue_full", error.retry_after_s or 1)
+    if error.kind == "deadline":
+        return DeadlineError(error.message)
     if error.kind == "failed":
         return EngineFailedError(error.message)
     return BadRequestError(error.message, error.param, code=error.kind)

@@ -14,6 +14,22 @@ from octavo_runtime.heartbeat import PHASES, Phase
 from octavo_runtime.messages import EngineInfo, Stats
 
 VOLATILITY_WINDOW_S = 60
+COUNTS = (  # gauge, the field of `Stats` it shows, what it is
+    ("vllm:num_requests_running", "running", "Sequences in the running batch; a request with n choices runs as n."),
+    ("vllm:num_requests_waiting", "waiting", "Requests waiting for a place in the batch."),
+    ("octavo_max_num_seqs", "max_num_seqs", "Sequences that may run at once now; halved while most prompts are long."),
+    ("octavo_kv_cached_blocks", "blocks_cached", "KV blocks that no live request uses and that can still be found."),
+    (
+        "octavo_predicted_peak_blocks",
+        "predicted_peak_blocks",
+        "KV blocks that the running sequences are predicted to need.",
+    ),
+    (
+        "octavo_predicted_deficit_blocks",
+        "predicted_deficit_blocks",
+        "KV blocks that running and waiting sequences are predicted to lack at their peak.",
+    ),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +69,10 @@ def gauges(snapshot: Snapshot, labels: tuple[str, str]) -> Iterator[Metric]:
 
 def _from_stats(stats: Stats, info: EngineInfo | None, labels: tuple[str, str]) -> Iterator[Metric]:
     used = stats.blocks_used / stats.blocks_total if stats.blocks_total else 0.0
-    yield _gauge("vllm:num_requests_running", "Requests in the running batch.", stats.running, labels)
-    yield _gauge("vllm:num_requests_waiting", "Requests waiting for a place in the batch.", stats.waiting, labels)
     yield _gauge("vllm:kv_cache_usage_perc", "KV blocks in use by live requests / all, 0 to 1.", used, labels)
     yield _gauge("octavo_kv_block_utilization", "KV blocks in use by live requests / all.", used, labels)
+    for name, field, text in COUNTS:
+        yield _gauge(name, text, getattr(stats, field), labels)
     if info is not None:
         text = "Slots filled / slots of the blocks in use; 1 when no block is in use."
         yield _gauge("octavo_kv_slot_utilization", text, _slot_utilization(stats, info.block_size), labels)

@@ -1,7 +1,4 @@
-"""From a job to its answer: runs the requests on the engine and yields what each output gives the client.
-
-Stop strings end a sequence here, so its request is aborted here; what the engine generated past one is dropped.
-"""
+"""From a job to its answer: runs the requests on the engine and yields what each output gives the client."""
 
 import asyncio
 import dataclasses
@@ -11,21 +8,27 @@ from collections.abc import AsyncGenerator
 from octavo_runtime.messages import AddRequest, Output
 from octavo_runtime.server.engine_client import Outputs
 from octavo_runtime.server.errors import from_engine
+from octavo_runtime.server.progress import RequestProgress
 from octavo_runtime.server.schema import Options
-from octavo_runtime.server.sequence_text import Delta, SequenceText
+from octavo_runtime.server.sequence_text import Delta
 from octavo_runtime.server.service import Service
-from octavo_runtime.server.shapes import Ended, Shape, Usage
+from octavo_runtime.server.shapes import Shape, Usage
 
 KEEP_ALIVE_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Requests for the engine (one a choice), the options they came with, and the shape of the answer."""
+    """Requests for the engine (one a prompt), the options they came with, and the shape of the answer."""
 
     requests: list[AddRequest]
     options: Options
     shape: Shape
+
+    @property
+    def choices(self) -> int:
+        """Answers in all: a choice's index is number of the prompt · n + index of the sequence."""
+        return sum(request.n for request in self.requests)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Generation:
     def __init__(self, service: Service, job: Job) -> None:
         self._service = service
         self._job = job
-        self._arrived_s = time.monotonic()
-        self._choices = [_Choice(service, request, job.options, self._arrived_s) for request in job.requests]
+        arrived_s = time.monotonic()
+        self._prompts = [RequestProgress(service, request, job.options, arrived_s) for request in job.requests]
 
     async def pieces(self) -> AsyncGenerator[Piece | None, None]:
         """Text as it comes; None when nothing came for a while. Raises ApiError when the engine refuses or fails.
@@ -52,86 +55,35 @@ class Generation:
         """
         with self._service.engine.generate(self._job.requests) as outputs:
             try:
-                open_choices = len(self._choices)
+                open_choices = self._job.choices
                 while open_choices:
                     arrived = await _next(outputs)
-                    if arrived is None:
-                        yield None
-                        continue
-                    index, output = arrived
-                    delta = self._feed(index, output)
-                    open_choices -= delta.ended is not None
-                    yield Piece(index, delta)
+                    piece = None if arrived is None else self._feed(*arrived)
+                    if piece is not None:
+                        open_choices -= piece.delta.ended is not None
+                    if piece is not None or arrived is None:
+                        yield piece
             finally:
-                for choice in self._choices:
-                    choice.close()
+                for prompt in self._prompts:
+                    prompt.close()
 
     def usage(self) -> Usage:
+        """Each prompt counts once, each choice's tokens up to what ended it."""
+        texts = [text for prompt in self._prompts for text in prompt.texts]
         return Usage(
             prompt_tokens=sum(len(request.prompt_ids) for request in self._job.requests),
-            completion_tokens=sum(choice.text.completion_tokens for choice in self._choices),
-            cached_tokens=sum(choice.text.cached_tokens for choice in self._choices),
+            completion_tokens=sum(text.completion_tokens for text in texts),
+            cached_tokens=sum(text.cached_tokens for text in texts),
         )
 
-    def _feed(self, index: int, output: Output) -> Delta:
-        choice = self._choices[index]
+    def _feed(self, number: int, output: Output) -> Piece | None:
+        """None for what a choice gets after its end."""
+        prompt = self._prompts[number]
         if output.error is not None:
-            choice.end("error")
+            prompt.fail()
             raise from_engine(output.error)
-        delta = choice.feed(output)
-        if choice.text.stopped_here:
-            self._service.engine.abort([output.id])
-        return delta
-
-
-class _Choice:
-    """Text and timing of one request to the engine."""
-
-    def __init__(self, service: Service, request: AddRequest, options: Options, arrived_s: float) -> None:
-        self._service = service
-        self._request = request
-        self._arrived_s = self._last_s = arrived_s
-        self._ended = False
-        self.text = SequenceText(options, service.text.tokenizer)
-        service.pace.expect(request.id, request.max_tokens or service.engine_info().max_model_len)
-
-    def feed(self, output: Output) -> Delta:
-        self._time(len(output.token_ids))
-        delta = self.text.feed(output)
-        if delta.ended is not None:
-            self._finish(delta.ended)
-        return delta
-
-    def end(self, reason: str) -> None:
-        """Count the request's end, once."""
-        if not self._ended:
-            self._ended = True
-            self._service.metrics.request_ended(reason)
-
-    def close(self) -> None:
-        """The iteration is over: a request that did not end was given up by the client."""
-        self.end("abort")
-        self._service.pace.forget(self._request.id)
-
-    def _time(self, tokens: int) -> None:
-        if not tokens:
-            return
-        now_s, metrics = time.monotonic(), self._service.metrics
-        first = self.text.completion_tokens == 0
-        gap_s = now_s - self._last_s
-        if first:
-            metrics.first_token_s.observe(now_s - self._arrived_s)
-        else:
-            metrics.token_gap_s.observe(gap_s / tokens)
-        self._service.pace.came(self._request.id, tokens, None if first else gap_s)
-        self._last_s = now_s
-
-    def _finish(self, ended: Ended) -> None:
-        metrics = self._service.metrics
-        metrics.latency_s.observe(time.monotonic() - self._arrived_s)
-        metrics.prompt_length.observe(len(self._request.prompt_ids))
-        metrics.output_length.observe(self.text.completion_tokens)
-        self.end(ended.finish_reason)
+        delta = prompt.feed(output)
+        return None if delta is None else Piece(number * self._job.options.choices + output.index, delta)
 
 
 async def _next(outputs: Outputs) -> tuple[int, Output] | None:

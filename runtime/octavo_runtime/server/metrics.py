@@ -20,25 +20,8 @@ FIRST_TOKEN_BUCKETS = (
     *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
 )
 TOKEN_BUCKETS = (
-    0.01,
-    0.025,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-    20.0,
-    40.0,
-    80.0,
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(20.0, 40.0, 80.0),
 )
 LATENCY_BUCKETS = (
     *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
@@ -47,6 +30,17 @@ LATENCY_BUCKETS = (
 STEP_TOKEN_BUCKETS = (1, 8, *(2**power for power in range(4, 15)))
 LENGTH_BUCKETS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 BATCH_BUCKETS = tuple(2**power for power in range(11))
+CHOICE_BUCKETS = (1, 2, 5, 10, 20, 50, 100)
+FORECAST_BUCKETS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+TOTALS = (  # counter, the total of `Stats` it follows, what it is
+    ("vllm:num_preemptions", "preemptions_total", "Sequences whose pages were taken back before they were done."),
+    ("vllm:prefix_cache_queries", "prefix_queries_tokens_total", "Prompt tokens looked up in the prefix cache."),
+    ("vllm:prefix_cache_hits", "prefix_hits_tokens_total", "Prompt tokens found in the prefix cache."),
+    ("octavo_prefix_queries_tokens", "prefix_queries_tokens_total", "Prompt tokens looked up in the prefix cache."),
+    ("octavo_prefix_hits_tokens", "prefix_hits_tokens_total", "Prompt tokens found in the prefix cache."),
+    ("octavo_page_copies", "page_copies_total", "KV pages copied because a sequence that shared one wrote to it."),
+    ("octavo_engine_busy_seconds", "busy_s_total", "Seconds with an engine step in flight."),
+)
 REASONS = ("stop", "length", "abort", "error")
 
 
@@ -66,14 +60,11 @@ class Metrics:
     def _declare_counters(self) -> None:
         self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens computed.")
         self._generated_tokens = self._counter("vllm:generation_tokens", "Tokens generated.")
-        self._preemptions = self._counter(
-            "vllm:num_preemptions", "Sequences whose pages were taken back before they were done."
-        )
-        self._busy_s = self._counter("octavo_engine_busy_seconds", "Seconds with an engine step in flight.")
+        self._totals = [(field, self._counter(name, text)) for name, field, text in TOTALS]
         self._restarts = self._counter("octavo_engine_restarts", "Times the engine process died and was started again.")
         self._success = Counter(
             "vllm:request_success",
-            "Requests that ended, by reason.",
+            "Choices that ended, by reason; a request with n choices counts n times.",
             (*LABELS, "finished_reason"),
             registry=self._registry,
         )
@@ -100,6 +91,12 @@ class Metrics:
             "vllm:iteration_tokens_total", "Tokens computed in one step.", STEP_TOKEN_BUCKETS
         )
         self._batch_size = self._histogram("octavo_batch_size", "Sequences in one step.", BATCH_BUCKETS)
+        self.choices = self._histogram("vllm:request_params_n", "Choices that a request asked for.", CHOICE_BUCKETS)
+        self._forecast_ratio = self._histogram(
+            "octavo_output_length_over_forecast",
+            "Tokens a sequence generated / the forecast it was admitted with.",
+            FORECAST_BUCKETS,
+        )
 
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(name, text, LABELS, registry=self._registry).labels(*self._labels)
@@ -115,8 +112,10 @@ class Metrics:
         if stats.batch_size:
             self._step_tokens.observe(stats.step_tokens)
             self._batch_size.observe(stats.batch_size)
-        self._busy_s.inc(_growth(stats.busy_s_total, self._last.busy_s_total if self._last else 0.0))
-        self._preemptions.inc(_growth(stats.preemptions_total, self._last.preemptions_total if self._last else 0))
+        for ratio in stats.step_forecast_ratios:
+            self._forecast_ratio.observe(ratio)
+        for field, counter in self._totals:
+            counter.inc(_growth(getattr(stats, field), getattr(self._last, field, 0)))
         self._last = stats
 
     def engine_restarted(self) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from octavo_runtime.messages import AddRequest, Sampling
+from octavo_runtime.server.choices import beam_search, check_samples
 from octavo_runtime.server.errors import BadRequestError
 from octavo_runtime.server.schema import Options
 
@@ -17,31 +18,45 @@ class ModelLimits:
     """What the engine came up with, and what the model's author set."""
 
     max_model_len: int
+    max_num_seqs: int
     vocab_size: int
     eos_ids: tuple[int, ...]
     sampling_defaults: dict[str, float]
 
 
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a request has that its body does not say: its name here, a seed for clients that give none, its tenant's salt."""
+
+    id: str
+    fresh_seed: int
+    tenant_salt: bytes = b""
+
+
 def add_request(
-    request_id: str,
-    options: Options,
-    prompt_ids: list[int],
-    limits: ModelLimits,
-    fresh_seed: int,
-    default_tokens: int | None,
+    origin: Origin, options: Options, prompt_ids: list[int], limits: ModelLimits, default_tokens: int | None
 ) -> AddRequest:
-    """`fresh_seed` is for clients that give none; `default_tokens` None fills the context. Raises BadRequestError."""
+    """`default_tokens` None fills the context. Raises BadRequestError."""
     limit = _output_limit(options, len(prompt_ids), limits.max_model_len, default_tokens)
     check_ids(options.stop_token_ids or [], limits.vocab_size, "stop_token_ids")
+    beam = beam_search(options, limits.max_num_seqs)
+    sampling = Sampling(temperature=0.0) if beam else _sampling(options, limits.sampling_defaults)
+    if beam is None:
+        check_samples(options, limits.max_num_seqs, sampling.greedy)
     return AddRequest(
-        id=request_id,
+        id=origin.id,
         prompt_ids=prompt_ids,
-        sampling=_sampling(options, limits.sampling_defaults),
-        seed=fresh_seed if options.seed in (None, -1) else int(options.seed or 0) % 2**64,
+        sampling=sampling,
+        seed=origin.fresh_seed if options.seed in (None, -1) else int(options.seed or 0) % 2**64,
+        n=options.choices,
+        beam=beam,
         eos_ids=[] if options.ignore_eos else list(limits.eos_ids),
         stop_ids=options.stop_token_ids or [],
         max_tokens=limit,
         min_tokens=options.min_tokens,
+        tenant_salt=origin.tenant_salt,
+        priority=options.priority or 0,
+        deadline_s=options.deadline_s,
     )
 
 

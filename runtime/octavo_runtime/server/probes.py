@@ -13,13 +13,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
-from octavo_runtime.messages import EngineInfo
+from octavo_runtime.messages import EngineInfo, Stats
 from octavo_runtime.server.gauges import Availability, Snapshot
 from octavo_runtime.server.health import Health, Signs, engine_hung_reason, health, last_step_age_s
 from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import Supervisor
 
 PATHS = ("/live", "/ready", "/health", "/state", "/metrics")
+LONG_PROMPT_TOKENS = 8192  # what the engine calls a long prompt
 NORMAL_PRESSURE = 0  # the ladder's level; this version has no ladder and stays at it
 
 
@@ -101,11 +102,20 @@ class Probes:
             "drain": {"phase": service.drain.phase, "estimate_s": service.pace.estimate_s()},
             "pressure_level": NORMAL_PRESSURE,
             "engine": {"pid": self._supervisor.pid, "restarts": self._supervisor.restarts},
-            "config": _effective_config(service.config, info),
+            "config": effective_config(service.config, info, stats),
         }
 
 
-def _effective_config(config: ServeConfig, info: EngineInfo | None) -> dict[str, Any]:
-    """The flags, with what the engine settled for `auto` once it is up."""
+def effective_config(config: ServeConfig, info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
+    """The flags, with what the engine settled for `auto` once it is up and what it lowered since, with the reason. Pure."""
     settled = msgspec.to_builtins(info) if info is not None else {}
-    return dataclasses.asdict(config) | settled | {"model": config.model, "served_model_name": config.model_name}
+    names = {"model": config.model, "served_model_name": config.model_name}
+    return dataclasses.asdict(config) | settled | _sequences_now(info, stats) | names
+
+
+def _sequences_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
+    if info is None or stats is None:
+        return {"max_num_seqs_reason": ""}
+    halved = stats.max_num_seqs < info.max_num_seqs
+    reason = f"halved: most prompts are longer than {LONG_PROMPT_TOKENS} tokens" if halved else ""
+    return {"max_num_seqs": stats.max_num_seqs, "max_num_seqs_reason": reason}

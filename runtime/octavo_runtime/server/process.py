@@ -24,6 +24,7 @@ from octavo_runtime.server.phase_report import PhaseReport
 from octavo_runtime.server.probes import Loop, Probes
 from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import EngineStartError, Supervisor
+from octavo_runtime.server.tenants import Tenants
 from octavo_runtime.text import model_text
 
 log = logging.getLogger("octavo")
@@ -48,7 +49,7 @@ class _Server:
         metrics = Metrics(config.model_name, SnapshotCollector(config.model_name, self._snapshot))
         client = EngineClient(engine_endpoint(run_dir), metrics.step)
         text = _load_text(config.model_path)
-        self._service = Service(config, text, client, Drain(), Pace(), metrics)
+        self._service = Service(config, text, client, Drain(), Pace(), metrics, Tenants.of(config))
         self._supervisor = Supervisor(config, engine, client, heartbeat, metrics.engine_restarted)
         self._probes = Probes(self._service, self._supervisor, heartbeat, self._loop_state)
         self._control = ControlSocket(run_dir, self._service.drain, self._service.pace)

@@ -11,6 +11,7 @@ from octavo_runtime.server import unsupported
 
 MAX_STOP_STRINGS = 4
 MAX_PROMPTS = 1024
+MAX_CACHE_SALT_CHARS = 256
 
 
 class Wire(BaseModel):
@@ -88,6 +89,13 @@ class Options(Wire):
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = True
+    n: int | None = Field(None, ge=1)
+    use_beam_search: bool | None = None
+    beam_width: int | None = Field(None, ge=1)  # ours: vLLM's width is n
+    length_penalty: float | None = None
+    priority: int | None = Field(None, ge=-(2**63), lt=2**63)  # lower comes first
+    deadline_s: float | None = Field(None, gt=0)  # ours: seconds from arrival
+    cache_salt: str | None = Field(None, min_length=1, max_length=MAX_CACHE_SALT_CHARS)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None  # says who asks; changes nothing
@@ -99,6 +107,11 @@ class Options(Wire):
         if self.stream_options is not None and not self.stream:
             raise ValueError("stream_options is for streamed answers only: set stream to true or leave it out")
         return self
+
+    @property
+    def choices(self) -> int:
+        """Answers to each prompt."""
+        return self.n or 1
 
     @property
     def include_usage(self) -> bool:

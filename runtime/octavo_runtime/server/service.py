@@ -13,6 +13,7 @@ from octavo_runtime.server.engine_client import EngineClient
 from octavo_runtime.server.errors import NotFoundError, UnavailableError
 from octavo_runtime.server.metrics import Metrics
 from octavo_runtime.server.options import ModelLimits
+from octavo_runtime.server.tenants import Tenants
 from octavo_runtime.text.model_text import ModelText
 
 T = TypeVar("T")
@@ -30,11 +31,13 @@ class Service:
     drain: Drain
     pace: Pace
     metrics: Metrics
+    tenants: Tenants
 
     def limits(self) -> ModelLimits:
         """Raises UnavailableError while the engine is not up."""
         info = self.engine_info()
-        return ModelLimits(info.max_model_len, info.vocab_size, self.text.eos_ids, self.text.sampling_defaults)
+        text = self.text
+        return ModelLimits(info.max_model_len, info.max_num_seqs, info.vocab_size, text.eos_ids, text.sampling_defaults)
 
     def engine_info(self) -> EngineInfo:
         if self.engine.info is None:

@@ -12,22 +12,17 @@ from octavo_runtime.server.errors import BadRequestError
 _EMPTY: tuple[object, ...] = ([], {})
 
 COMMON: dict[str, tuple[object, ...]] = {
-    "n": (1,),
     "best_of": (1,),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
     "repetition_penalty": (1,),
-    "length_penalty": (1,),
     "logit_bias": _EMPTY,
     "logprobs": (False,),
     "prompt_logprobs": (),
-    "use_beam_search": (False,),
     "allowed_token_ids": (),
     "bad_words": _EMPTY,
     "structured_outputs": (),
     "truncate_prompt_tokens": (),
-    "cache_salt": (),
-    "priority": (0,),
     "service_tier": ("auto", "default"),
 }
 CHAT: dict[str, tuple[object, ...]] = COMMON | {

@@ -17,6 +17,7 @@ from octavo_runtime.server.errors import BadRequestError, from_engine, from_vali
         pytest.param(
             ErrorInfo("queue_full", "m"), 503, "queue_full", {"retry-after": "1"}, id="queue full, no time given"
         ),
+        pytest.param(ErrorInfo("deadline", "m"), 504, "deadline_exceeded", {}, id="deadline"),
         pytest.param(ErrorInfo("failed", "m"), 500, "engine_failed", {}, id="failed"),
     ],
 )
@@ -25,7 +26,8 @@ def test_what_the_engine_refuses_is_told_as_http_does(
 ) -> None:
     told = from_engine(error)
     assert (told.status, told.message, told.code, told.headers()) == (status, "m", code, headers)
-    assert told.param == (error.param if status == 400 else None)
+    assert told.param == {400: error.param, 504: "deadline_s"}.get(status)
+    assert told.type == ("invalid_request_error" if status == 400 else "server_error")
 
 
 def test_an_error_that_quotes_what_cannot_be_encoded_still_has_a_body() -> None:

@@ -7,7 +7,7 @@ from octavo_runtime.messages import EngineInfo, Stats, StepOutputs
 from octavo_runtime.server.gauges import Availability, Snapshot
 from octavo_runtime.server.metrics import Metrics, SnapshotCollector
 
-INFO = EngineInfo("m", "bfloat16", "cpu", 512, 16, 100, 8, 64, 1 << 20, "reference", 256)
+INFO = EngineInfo("m", "bfloat16", "cpu", 512, 16, 100, 8, 64, 1 << 20, "reference", 256, True, True, False, 0.0)
 STATS = Stats(
     running=2,
     waiting=3,
@@ -21,6 +21,13 @@ STATS = Stats(
     step_generated_tokens=2,
     busy_s_total=1.5,
     preemptions_total=1,
+    max_num_seqs=4,
+    prefix_queries_tokens_total=90,
+    prefix_hits_tokens_total=60,
+    page_copies_total=2,
+    predicted_peak_blocks=70,
+    predicted_deficit_blocks=5,
+    step_forecast_ratios=[0.5, 1.2],
 )
 IDLE = Stats(0, 0, 100, 0, 10, 0, 0, 0, 0, 0, 1.5, 1)
 
@@ -56,6 +63,10 @@ def value(one: Metrics, name: str, **labels: str) -> float:
         pytest.param("octavo_kv_block_utilization", 0.25, id="block utilization"),
         pytest.param("octavo_kv_slot_utilization", 0.75, id="slot utilization"),
         pytest.param("octavo_kv_available_volatility", 0.25, id="volatility"),
+        pytest.param("octavo_kv_cached_blocks", 10, id="cached"),
+        pytest.param("octavo_predicted_peak_blocks", 70, id="peak"),
+        pytest.param("octavo_predicted_deficit_blocks", 5, id="deficit"),
+        pytest.param("octavo_max_num_seqs", 4, id="sequences at once"),
     ],
 )
 def test_gauges_are_the_newest_snapshot(name: str, expected: float) -> None:
@@ -93,6 +104,31 @@ def test_counters_grow_with_steps() -> None:
     assert value(one, "octavo_batch_size_count") == 2
     assert value(one, "octavo_batch_size_bucket", le="2.0") == 2
     assert value(one, "vllm:iteration_tokens_total_sum") == 80
+
+
+def test_totals_of_the_engine_become_counters_and_never_shrink() -> None:
+    one = metrics()
+    fewer = msgspec.structs.replace(
+        STATS, prefix_queries_tokens_total=10, prefix_hits_tokens_total=0, page_copies_total=0
+    )
+    more = msgspec.structs.replace(
+        STATS, prefix_queries_tokens_total=110, prefix_hits_tokens_total=7, page_copies_total=3
+    )
+    for stats in (STATS, fewer, more):
+        one.step(StepOutputs(1, [], stats))
+    for name in ("octavo_prefix_queries_tokens_total", "vllm:prefix_cache_queries_total"):
+        assert value(one, name) == 90 + 100
+    for name in ("octavo_prefix_hits_tokens_total", "vllm:prefix_cache_hits_total"):
+        assert value(one, name) == 60 + 7
+    assert value(one, "octavo_page_copies_total") == 2 + 3
+
+
+def test_forecasts_are_compared_with_what_came() -> None:
+    one = metrics()
+    one.step(StepOutputs(1, [], STATS))
+    assert value(one, "octavo_output_length_over_forecast_count") == 2
+    assert value(one, "octavo_output_length_over_forecast_bucket", le="1.0") == 1
+    assert value(one, "octavo_output_length_over_forecast_sum") == pytest.approx(1.7)
 
 
 def test_counters_go_on_after_the_engine_began_again() -> None:

@@ -2,22 +2,23 @@ from typing import Any
 
 import pytest
 
-from octavo_runtime.messages import AddRequest, Sampling
+from octavo_runtime.messages import AddRequest, BeamSearch, Sampling
+from octavo_runtime.server.choices import check_total
 from octavo_runtime.server.errors import BadRequestError
-from octavo_runtime.server.options import ModelLimits, add_request, check_prompt_length
+from octavo_runtime.server.options import ModelLimits, Origin, add_request, check_prompt_length
 from octavo_runtime.server.prompt import encode
 from octavo_runtime.server.schema import ChatRequest, Options
 from tests.runtime.text.tiny import byte_tokenizer
 
-LIMITS = ModelLimits(max_model_len=100, vocab_size=50, eos_ids=(2, 3), sampling_defaults={})
-AUTHORS = ModelLimits(100, 50, (2,), {"temperature": 0.6, "top_p": 0.9, "top_k": 20.0, "min_p": 0.05})
+LIMITS = ModelLimits(max_model_len=100, max_num_seqs=8, vocab_size=50, eos_ids=(2, 3), sampling_defaults={})
+AUTHORS = ModelLimits(100, 8, 50, (2,), {"temperature": 0.6, "top_p": 0.9, "top_k": 20.0, "min_p": 0.05})
 
 
 def plan(
     limits: ModelLimits = LIMITS, prompt: int = 10, default_tokens: int | None = None, **changes: Any
 ) -> AddRequest:
     options = Options.model_validate({"model": "m", **changes})
-    return add_request("id", options, [1] * prompt, limits, fresh_seed=77, default_tokens=default_tokens)
+    return add_request(Origin("id", 77, b"salt"), options, [1] * prompt, limits, default_tokens)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,72 @@ def test_end_tokens_unless_ignored() -> None:
     assert plan().eos_ids == [2, 3]
     ignoring = plan(ignore_eos=True, stop_token_ids=[9])
     assert (ignoring.eos_ids, ignoring.stop_ids) == ([], [9])
+
+
+def test_what_only_the_engine_decides_by_goes_to_it() -> None:
+    plain = plan()
+    assert (plain.id, plain.tenant_salt) == ("id", b"salt")
+    assert (plain.n, plain.beam, plain.priority, plain.deadline_s) == (1, None, 0, None)
+    asked = plan(n=3, priority=-5, deadline_s=1.5)
+    assert (asked.n, asked.beam, asked.priority, asked.deadline_s) == (3, None, -5, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "number", "beam"),
+    [
+        pytest.param({}, 1, BeamSearch(1), id="one beam is the likeliest text"),
+        pytest.param({"n": 3}, 3, BeamSearch(3), id="as wide as n"),
+        pytest.param({"n": 3, "beam_width": 5}, 3, BeamSearch(5), id="wider than n"),
+        pytest.param({"n": 3, "beam_width": 2}, 3, BeamSearch(3), id="never narrower than n"),
+        pytest.param({"length_penalty": 0}, 1, BeamSearch(1, 0.0), id="length penalty"),
+        pytest.param({"temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0}, 1, BeamSearch(1), id="neutral sampling"),
+    ],
+)
+def test_beams(changes: dict[str, Any], number: int, beam: BeamSearch) -> None:
+    planned = plan(AUTHORS, use_beam_search=True, **changes)
+    assert (planned.n, planned.beam, planned.sampling) == (number, beam, Sampling(temperature=0.0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "param", "text"),
+    [
+        pytest.param({"n": 9}, "n", "n 9 is more than --max-num-seqs 8", id="n over what runs at once"),
+        pytest.param({"n": 2, "temperature": 0}, "n", "the same text 2 times", id="the same text twice"),
+        pytest.param({"n": 2, "temperature": 1e-6}, "n", "the same text", id="nearly greedy"),
+        pytest.param({"beam_width": 4}, "beam_width", "for beam search only", id="width without beams"),
+        pytest.param(
+            {"length_penalty": 2}, "length_penalty", "for beam search only", id="length penalty without beams"
+        ),
+        pytest.param({"use_beam_search": True, "n": 9}, "n", "n 9 is more than", id="too many beams"),
+        pytest.param(
+            {"use_beam_search": True, "beam_width": 9}, "beam_width", "beam_width 9 is more than", id="beams too wide"
+        ),
+        pytest.param({"use_beam_search": True, "stream": True}, "stream", "set stream to false", id="streamed beams"),
+        pytest.param(
+            {"use_beam_search": True, "temperature": 0.5}, "temperature", "0.5 means nothing", id="temperature"
+        ),
+        pytest.param({"use_beam_search": True, "top_p": 0.5}, "top_p", "leave it out or give 1", id="top_p"),
+        pytest.param({"use_beam_search": True, "top_k": 4}, "top_k", "leave it out or give 0", id="top_k"),
+        pytest.param({"use_beam_search": True, "min_p": 0.1}, "min_p", "leave it out or give 0", id="min_p"),
+    ],
+)
+def test_choices_that_cannot_be_are_refused_by_their_field(changes: dict[str, Any], param: str, text: str) -> None:
+    with pytest.raises(BadRequestError, match=text) as caught:
+        plan(**changes)
+    assert caught.value.param == param
+
+
+def test_choices_of_all_prompts_together_are_limited() -> None:
+    options = Options.model_validate({"model": "m", "n": 8})
+    check_total(512, options)
+    with pytest.raises(BadRequestError, match="513 prompts with n 8 are 4104 choices, more than 4096") as caught:
+        check_total(513, options)
+    assert caught.value.param == "n"
+
+
+def test_as_many_choices_as_run_at_once_are_taken() -> None:
+    assert plan(n=8).n == 8
+    assert plan(n=1, temperature=0, length_penalty=1).n == 1
 
 
 def test_a_prompt_that_fills_the_context_is_refused_with_the_numbers() -> None:

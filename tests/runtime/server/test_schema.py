@@ -81,11 +81,26 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
         pytest.param(
             {"stream": True, "stream_options": {"x": 1}}, "stream_options.x", "unknown", id="in stream_options"
         ),
-        pytest.param({"n": True}, "n", "give 1", id="n as a boolean"),
+        pytest.param({"n": True}, "n", "integer", id="n as a boolean"),
+        pytest.param({"n": 0}, "n", "greater than or equal to 1", id="no choice"),
+        pytest.param({"best_of": 2}, "best_of", "not supported", id="best_of"),
+        pytest.param({"use_beam_search": 1}, "use_beam_search", "boolean", id="use_beam_search as a number"),
+        pytest.param({"beam_width": 0}, "beam_width", "greater than or equal to 1", id="no beam"),
+        pytest.param({"length_penalty": float("inf")}, "length_penalty", "finite", id="endless length penalty"),
+        pytest.param({"priority": 2**63}, "priority", "less than", id="priority beyond 64 bits"),
+        pytest.param({"priority": 0.5}, "priority", "integer", id="priority fractional"),
+        pytest.param({"deadline_s": 0}, "deadline_s", "greater than 0", id="no time at all"),
+        pytest.param({"deadline_s": float("inf")}, "deadline_s", "finite", id="endless time"),
+        pytest.param({"cache_salt": ""}, "cache_salt", "at least 1 character", id="empty salt"),
+        pytest.param({"cache_salt": "x" * 257}, "cache_salt", "at most 256 characters", id="long salt"),
         pytest.param({"logprobs": 0}, "logprobs", "give false", id="logprobs as a number"),
         pytest.param({"parallel_tool_calls": 1}, "parallel_tool_calls", "not supported", id="boolean as a number"),
-        pytest.param({"n": 2}, "n", "n is not supported by this version; leave it out or give 1", id="n"),
-        pytest.param({"logprobs": True}, "logprobs", "give false", id="logprobs"),
+        pytest.param(
+            {"logprobs": True},
+            "logprobs",
+            "logprobs is not supported by this version; leave it out or give false",
+            id="logprobs",
+        ),
         pytest.param({"top_logprobs": 3}, "top_logprobs", "not supported", id="top_logprobs"),
         pytest.param({"frequency_penalty": 0.5}, "frequency_penalty", "not supported", id="frequency_penalty"),
         pytest.param({"presence_penalty": -1}, "presence_penalty", "not supported", id="presence_penalty"),
@@ -96,7 +111,6 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
             {"response_format": {"type": "json_object"}}, "response_format", "not supported", id="response_format"
         ),
         pytest.param({"structured_outputs": {}}, "structured_outputs", "leave it out", id="structured_outputs"),
-        pytest.param({"priority": 1}, "priority", "not supported", id="priority"),
     ],
 )
 def test_a_chat_request_that_cannot_be_honoured_is_refused_by_its_field(
@@ -112,6 +126,18 @@ def test_a_chat_request_that_cannot_be_honoured_is_refused_by_its_field(
     [
         pytest.param({"n": 1, "logprobs": False, "top_logprobs": 0, "logit_bias": {}}, id="neutral numbers"),
         pytest.param({"n": None, "stop": None, "temperature": None, "max_tokens": None, "seed": None}, id="nulls"),
+        pytest.param(
+            {
+                "use_beam_search": None,
+                "beam_width": None,
+                "length_penalty": None,
+                "priority": None,
+                "deadline_s": None,
+                "cache_salt": None,
+            },
+            id="nulls of extensions",
+        ),
+        pytest.param({"priority": -(2**63), "deadline_s": 0.001, "cache_salt": "x" * 256}, id="ends of extensions"),
         pytest.param(
             {"frequency_penalty": 0.0, "presence_penalty": 0, "repetition_penalty": 1.0}, id="neutral penalties"
         ),

@@ -12,6 +12,8 @@ TOKENIZER = byte_tokenizer()
 END = 256  # <|end|>
 HALF = (TOKENIZER.encode("é", add_special_tokens=False)[0],)  # the first of two bytes
 
+DEADLINE = Output("id", finish_reason="abort", stop_reason="deadline")
+
 
 def output(
     text: str, reason: FinishReason | None = None, extra: tuple[int, ...] = (), stop_reason: int | None = None
@@ -77,6 +79,14 @@ def test_text_comes_as_outputs_come() -> None:
             Ended("abort"),
             2,
             id="ended within a character",
+        ),
+        pytest.param(
+            {"stop": "bc"},
+            [output("ab"), DEADLINE],
+            "ab",
+            Ended("abort", "deadline"),
+            2,
+            id="held text at the deadline",
         ),
     ],
 )
