@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 FinishReason = Literal["stop", "length", "abort", "error"]
+StopReason = int | Literal["deadline"] | None  # the stop id that ended it; None for EOS; deadline: with "abort"
 RequestKind = Literal["generate", "embed"]
 
 
@@ -144,7 +145,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     token_ids: list[int] = []
     index: int = 0
     finish_reason: FinishReason | None = None
-    stop_reason: int | Literal["deadline"] | None = None  # the stop id that ended it; None for EOS; deadline: with "abort"
+    stop_reason: StopReason = None
     cached_tokens: int = 0  # prompt tokens that were not computed again; told once, with the first output
     logprobs: None = None
     degraded: list[str] = []

@@ -13,28 +13,37 @@ class Limits:
     pool_pages: int
     page_size: int
     vocab_size: int
+    max_num_seqs: int
     max_queued: int
+    max_queued_tokens: int | None = None
 
 
-def refusal(request: AddRequest, limits: Limits, queued: int) -> ErrorInfo | None:
-    """Why `request` is refused, or None. `queued`: requests that wait already."""
+@dataclasses.dataclass(frozen=True)
+class Queued:
+    """What waits already. Prompt tokens count once for each sequence of a request."""
+
+    sequences: int
+    prompt_tokens: int
+    retry_after_s: int  # when the queue will have worked off enough
+
+
+def refusal(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInfo | None:
+    """Why `request` is refused, or None."""
     return (
         _unsupported(request)
         or _invalid(request, limits)
+        or _too_wide(request, limits)
         or _never_fits(request, limits)
-        or _queue_full(limits, queued)
+        or _queue_full(request, limits, queued)
     )
 
 
 def _unsupported(request: AddRequest) -> ErrorInfo | None:
     wanted = {
         "kind": request.kind != "generate",
-        "n": request.n != 1,
         "logprobs": request.logprobs is not None,
         "prompt_logprobs": request.prompt_logprobs is not None,
         "adapter": request.adapter is not None,
-        "priority": request.priority != 0,
-        "deadline_s": request.deadline_s is not None,
         "grammar": request.grammar is not None,
         "kv_budget_tokens": request.kv_budget_tokens is not None,
     }
@@ -47,11 +56,28 @@ def _unsupported(request: AddRequest) -> ErrorInfo | None:
 def _invalid(request: AddRequest, limits: Limits) -> ErrorInfo | None:
     if not request.prompt_ids:
         return ErrorInfo("unsupported", "the prompt is empty: give at least one token", "prompt")
-    for field, ids in (("prompt", request.prompt_ids), ("stop_token_ids", request.stop_ids)):
-        outside = next((token for token in ids if not 0 <= token < limits.vocab_size), None)
+    if request.deadline_s is not None and not request.deadline_s > 0:
+        return ErrorInfo("unsupported", f"'deadline_s' is {request.deadline_s}: give more than 0 seconds", "deadline_s")
+    ids = {"prompt": request.prompt_ids, "stop_token_ids": request.stop_ids, "eos_ids": request.eos_ids}
+    for field, tokens in ids.items():
+        outside = next((token for token in tokens if not 0 <= token < limits.vocab_size), None)
         if outside is not None:
             text = f"token id {outside} in '{field}' is outside the vocabulary of {limits.vocab_size} (0 … {limits.vocab_size - 1})"
             return ErrorInfo("unsupported", text, field)
+    return None
+
+
+def _too_wide(request: AddRequest, limits: Limits) -> ErrorInfo | None:
+    """All sequences of a request run at once when its prompt is computed."""
+    field, width = ("beam_width", request.beam.width) if request.beam else ("n", request.n)
+    if not 1 <= width <= limits.max_num_seqs:
+        text = f"'{field}' is {width}, from 1 to {limits.max_num_seqs} sequences can run at once (--max-num-seqs): change it"
+        return ErrorInfo("unsupported", text, field)
+    if request.n > width:
+        return ErrorInfo("unsupported", f"'n' {request.n} is more than the {width} beams: lower it", "n")
+    if request.beam and 2 * width > limits.vocab_size:
+        text = f"'{field}' {width} needs {2 * width} tokens to choose from, the vocabulary has {limits.vocab_size}: lower it"
+        return ErrorInfo("unsupported", text, field)
     return None
 
 
@@ -59,8 +85,8 @@ def _never_fits(request: AddRequest, limits: Limits) -> ErrorInfo | None:
     prompt = len(request.prompt_ids)
     if prompt >= limits.max_model_len:
         text = (
-            f"the prompt has {prompt} tokens; with at least one generated it exceeds the context of "
-            f"{limits.max_model_len} tokens: shorten the prompt"
+            f"the prompt has {prompt:,} tokens; with at least one generated it exceeds the context of "
+            f"{limits.max_model_len:,} tokens: shorten the prompt"
         )
         return ErrorInfo("never_fits", text, "prompt")
     output = min(request.max_tokens or 1, limits.max_model_len - prompt)
@@ -74,8 +100,20 @@ def _never_fits(request: AddRequest, limits: Limits) -> ErrorInfo | None:
     return None
 
 
-def _queue_full(limits: Limits, queued: int) -> ErrorInfo | None:
-    if queued < limits.max_queued:
-        return None
-    text = f"{queued} requests wait already, the limit is {limits.max_queued} (--max-num-queued-reqs): try again later"
-    return ErrorInfo("queue_full", text, retry_after_s=1)
+def _queue_full(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInfo | None:
+    if queued.sequences >= limits.max_queued:
+        text = (
+            f"{queued.sequences:,} requests wait already, the limit is {limits.max_queued:,} (--max-num-queued-reqs): "
+            f"try again in {queued.retry_after_s} s"
+        )
+        return ErrorInfo("queue_full", text, retry_after_s=queued.retry_after_s)
+    tokens = len(request.prompt_ids) * request.n
+    most = limits.max_queued_tokens
+    # A prompt that alone is over the limit is let into an empty queue: it would never get in otherwise.
+    if most is not None and queued.sequences and queued.prompt_tokens + tokens > most:
+        text = (
+            f"{queued.prompt_tokens:,} prompt tokens wait already and this request has {tokens:,}, the limit is {most:,} "
+            f"(--max-num-queued-tokens): try again in {queued.retry_after_s} s"
+        )
+        return ErrorInfo("queue_full", text, retry_after_s=queued.retry_after_s)
+    return None

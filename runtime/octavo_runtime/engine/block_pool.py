@@ -1,14 +1,28 @@
-"""The pages of the KV cache, counted by reference.
+"""The pages of the KV cache: counted by reference, found by content, written by one sequence at a time.
 
-Free pages are a stack; every page in use has a count of the sequences that hold it. `release` is the only way back. Page 0 is the
-sink that padding may touch and is never handed out. After every step: free + referenced = total.
+A page is in one of three states: *blank* (nothing worth keeping), *referenced* (in the tables of so many sequences), or *cached* (in
+no table, still findable by its content, the longest unused one reused first). Taking, sharing, releasing and finding cost the same
+however many pages there are. `release` is the only way back. Page 0 is the sink that padding may touch and is never handed out. After
+every step: blank + cached + referenced = total.
 """
 
-from collections.abc import Iterable
+import collections
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from octavo_runtime.engine.prefix_index import Content, PrefixIndex
 
 
 class PoolError(AssertionError):
-    """The books do not balance: a page was released twice or never taken. A fault of ours, never of a request."""
+    """The books do not balance: a page was released twice, shared while blank, or written while shared. A fault of ours."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """Cached pages that a prompt begins with; they hold its first `tokens` tokens, the last page perhaps only in part."""
+
+    pages: list[int]
+    tokens: int
 
 
 class BlockPool:
@@ -17,48 +31,106 @@ class BlockPool:
     def __init__(self, total: int, page_size: int) -> None:
         self.total = total
         self.page_size = page_size
-        self._free = list(range(total, 0, -1))
+        self._blank = list(range(total, 0, -1))
+        self._cached: collections.OrderedDict[int, None] = collections.OrderedDict()  # longest unused first
         self._references = [0] * (total + 1)
+        self._used = 0
+        self._index = PrefixIndex(page_size)
 
     @property
     def free(self) -> int:
-        return len(self._free)
+        """Pages that can be taken: blank and cached ones."""
+        return len(self._blank) + len(self._cached)
+
+    @property
+    def cached(self) -> int:
+        return len(self._cached)
 
     @property
     def used(self) -> int:
-        return self.total - len(self._free)
+        """Pages that some sequence refers to."""
+        return self._used
+
+    def references(self, page: int) -> int:
+        return self._references[page]
 
     def pages_for(self, tokens: int) -> int:
         """Pages that hold `tokens` slots."""
         return -(-tokens // self.page_size)
 
     def take(self, count: int) -> list[int] | None:
-        """`count` pages with one reference each, or None (and nothing taken) if fewer are free."""
-        if count > len(self._free):
+        """`count` pages with one reference each, or None (and nothing taken) if fewer are free. Blank ones go first."""
+        if count > self.free:
             return None
-        pages = [self._free.pop() for _ in range(count)]
+        pages = [self._blank.pop() if self._blank else self._evict() for _ in range(count)]
         for page in pages:
             self._references[page] = 1
+        self._used += count
         return pages
 
     def share(self, pages: Iterable[int]) -> None:
-        """One more reference to each page, which must be in use."""
+        """One more reference to each page, which must be referenced or cached."""
         for page in pages:
             if self._references[page] == 0:
-                raise PoolError(f"page {page} is free and cannot be shared")
+                if page not in self._cached:
+                    raise PoolError(f"page {page} is blank and cannot be shared")
+                del self._cached[page]
+                self._used += 1
             self._references[page] += 1
 
-    def release(self, pages: Iterable[int]) -> None:
-        """One reference less to each page; those without any are free again."""
-        for page in pages:
+    def release(self, pages: Sequence[int]) -> None:
+        """One reference less to each page of a table. Those without any are cached, where their content is named, or blank.
+
+        The end of a table is reused before its beginning, which more prompts have in common.
+        """
+        for page in reversed(pages):
             if self._references[page] == 0:
                 raise PoolError(f"page {page} was released more often than taken")
             self._references[page] -= 1
             if self._references[page] == 0:
-                self._free.append(page)
+                self._used -= 1
+                if page in self._index:
+                    self._cached[page] = None
+                else:
+                    self._blank.append(page)
+
+    def filled(self, page: int) -> int:
+        """Slots whose content can be found; 0 for a page that is not named."""
+        return self._index.filled(page)
+
+    def writable(self, page: int, offset: int) -> bool:
+        """Whether slots from `offset` on may be written: one sequence refers to the page, and no named content lies there."""
+        return self._references[page] == 1 and self._index.filled(page) <= offset
+
+    def publish(self, page: int, key: bytes, parent: bytes, tokens: Sequence[int]) -> None:
+        """Let a referenced page be found by what its first slots hold."""
+        assert self._references[page] > 0
+        self._index.publish(page, key, Content(parent, tuple(tokens)))
+
+    def unname(self, page: int) -> None:
+        """Let a page not be found any more."""
+        self._index.forget(page)
+
+    def match(self, root: bytes, keys: Sequence[bytes], tokens: Sequence[int], most: int) -> Match:
+        """The longest cached beginning of `tokens`, of at most `most`; its full pages have the chain `keys`.
+
+        Nothing is taken yet: see `share`.
+        """
+        size = self.page_size
+        pages: list[int] = []
+        parent = root
+        for key in keys[: most // size]:
+            page = self._index.find(key, parent, tokens[len(pages) * size : (len(pages) + 1) * size])
+            if page is None:
+                break
+            pages.append(page)
+            parent = key
+        found = len(pages) * size
+        tail = self._index.longest(parent, tokens[found : min(found + size, most)])
+        return Match(pages, found) if tail is None else Match([*pages, tail[0]], found + tail[1])
 
     def audit(self, tables: Iterable[Iterable[int]]) -> None:
-        """Raise PoolError unless free + referenced = total and the tables hold exactly the counted references."""
+        """Raise PoolError unless the tables hold exactly the counted references and every page is in its one place."""
         counted = [0] * (self.total + 1)
         for table in tables:
             for page in table:
@@ -66,5 +138,23 @@ class BlockPool:
         if counted != self._references:
             wrong = [page for page in range(self.total + 1) if counted[page] != self._references[page]]
             raise PoolError(f"pages {wrong[:8]} are counted otherwise than the tables hold them")
-        if self.free + sum(1 for count in counted if count) != self.total or counted[0]:
-            raise PoolError(f"{self.free} free pages and {self.used} used ones are not the pool's {self.total}")
+        places = collections.Counter([*self._blank, *self._cached, *(page for page, n in enumerate(counted) if n)])
+        wrong = [page for page in range(self.total + 1) if places[page] != (page > 0)]
+        if wrong or self._used != self.total - self.free:
+            raise PoolError(f"pages {wrong[:8]} are lost or twice there: {self.balance()}")
+        unnamed = [page for page in self._cached if page not in self._index]
+        if unnamed:
+            raise PoolError(f"pages {unnamed[:8]} are cached without a content")
+
+    def check_balance(self) -> None:
+        """Raise PoolError unless blank + cached + referenced = total: the audit that costs nothing."""
+        if len(self._blank) + len(self._cached) + self._used != self.total:
+            raise PoolError(f"the pages do not add up: {self.balance()}")
+
+    def balance(self) -> str:
+        return f"{len(self._blank)} blank + {len(self._cached)} cached + {self._used} referenced pages, the pool has {self.total}"
+
+    def _evict(self) -> int:
+        page, _ = self._cached.popitem(last=False)
+        self._index.forget(page)
+        return page

@@ -3,16 +3,18 @@
 import time
 from collections.abc import Callable
 
-from octavo_runtime.config import ServeConfig
+from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
 from octavo_runtime.engine.admission import Limits, refusal
 from octavo_runtime.engine.block_pool import BlockPool
-from octavo_runtime.engine.loading import load
+from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.plan import StepPlan
+from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.runner import ModelRunner
-from octavo_runtime.engine.scheduler import Scheduler
-from octavo_runtime.messages import AddRequest, EngineInfo, Output, Sampling, StepOutputs
+from octavo_runtime.engine.scheduler import Policy, Scheduler
+from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, Sampling, StepOutputs
 
 WARMUP_SEQUENCES = 8
+FULL_AUDIT_EVERY_S = 1.0
 
 
 class Engine:
@@ -21,52 +23,48 @@ class Engine:
     def __init__(self, config: ServeConfig, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Load the model. Raises ModelError and ConfigError, see `loading.load`."""
         loaded = load(config, progress)
-        max_num_seqs = min(config.max_num_seqs, loaded.pool.pages)
-        self._limits = Limits(
-            max_model_len=loaded.max_model_len,
-            pool_pages=loaded.pool.pages,
-            page_size=loaded.block_size,
-            vocab_size=loaded.decoder.config.vocab_size,
-            max_queued=config.max_num_queued_reqs,
-        )
+        _check_whole_prompts_fit(config, loaded.max_model_len)
+        self._config = config
+        self._limits = _limits(config, loaded)
+        self._identity = _identity(loaded) if config.prefix_caching else None
         self._runner = ModelRunner(
-            loaded.decoder, loaded.backend, loaded.pool, loaded.block_size, max_num_seqs, loaded.max_model_len
+            loaded.decoder,
+            loaded.backend,
+            loaded.pool,
+            loaded.block_size,
+            self._limits.max_num_seqs,
+            loaded.max_model_len,
         )
-        pool = BlockPool(loaded.pool.pages, loaded.block_size)
-        self.scheduler = Scheduler(pool, self._limits, max_num_seqs, config.max_num_batched_tokens)
+        self.info = _info(config, loaded, self._limits.max_num_seqs)
         self._busy_s = 0.0
+        self._audited_s = 0.0
         self._refused: list[Output] = []
         self._changed = False
-        self.info = EngineInfo(
-            model=config.model_name,
-            dtype=str(loaded.dtype).removeprefix("torch."),
-            device=str(loaded.device),
-            max_model_len=loaded.max_model_len,
-            block_size=loaded.block_size,
-            num_blocks=loaded.pool.pages,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            kv_cache_bytes=loaded.pool.total_bytes,
-            attention_backend=loaded.backend.name,
-            vocab_size=self._limits.vocab_size,
-        )
+        self.scheduler = self._new_scheduler(config.scheduler_delay_ms / 1000)
 
     def add(self, request: AddRequest) -> None:
         """Queue a request, or refuse it: a refusal comes out of the next `step` as an output with an error."""
-        error = refusal(request, self._limits, self.scheduler.queued)
+        if self.scheduler.knows(request.id):
+            error: ErrorInfo | None = ErrorInfo("unsupported", f"the id {request.id} is in use: give another", "id")
+        else:
+            error = refusal(request, self._limits, self.scheduler.queued())
         if error is None:
             self.scheduler.add(request)
         else:
             self._refused.append(Output(request.id, finish_reason="error", error=error))
         self._changed = True
 
-    def abort(self, ids: list[str]) -> None:
-        """End requests; ids that are not known (any more) are ignored."""
-        if self.scheduler.abort(ids):
+    def abort(self, ids: list[str], sequences: list[tuple[str, int]] | None = None) -> None:
+        """End requests, and single sequences (id, index) of others; what is not known (any more) is ignored."""
+        ended = self.scheduler.abort(ids)
+        if self.scheduler.abort_sequences(sequences or []) or ended:
             self._changed = True
 
     def plan(self) -> StepPlan | None:
-        return self.scheduler.plan()
+        plan = self.scheduler.plan()
+        if self._config.audit:
+            self._audit()
+        return plan
 
     def run(self, plan: StepPlan) -> StepOutputs:
         """Run a planned step to its end."""
@@ -92,17 +90,88 @@ class Engine:
 
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
+        self.scheduler = self._new_scheduler(delay_s=0.0)
         length = max(1, min(self.info.max_num_batched_tokens // WARMUP_SEQUENCES, self._limits.max_model_len - 2))
         room = self._limits.pool_pages // (-(-(length + 2) // self._limits.page_size))
         count = min(WARMUP_SEQUENCES, self.info.max_num_seqs, room)
         for index in range(count):
-            self.add(AddRequest(f"warmup-{index}", [0] * length, Sampling(temperature=0.0), seed=0, max_tokens=2))
+            prompt = [index % self._limits.vocab_size] * length  # each another, or they would share their pages
+            self.add(AddRequest(f"warmup-{index}", prompt, Sampling(temperature=0.0), seed=0, max_tokens=2))
         left = count
         while left and (outputs := self.step()) is not None:
             left -= sum(output.finish_reason is not None for output in outputs.outputs)
             progress(100 * (count - left) // max(1, count))
         self._busy_s = 0.0
+        self._runner.reset()
+        self.scheduler = self._new_scheduler(self._config.scheduler_delay_ms / 1000)
+
+    def _new_scheduler(self, delay_s: float) -> Scheduler:
+        config = self._config
+        policy = Policy(
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            prefill_percent=config.prefill_percent,
+            chunked_prefill=config.chunked_prefill,
+            scheduler_delay_s=delay_s,
+            halve_for_long_prompts=config.max_num_seqs is None,
+        )
+        pool = BlockPool(self._limits.pool_pages, self._limits.page_size)
+        return Scheduler(pool, self._limits, policy, self._identity)
+
+    def _audit(self) -> None:
+        """The whole books once a second, what costs nothing every step. Raises PoolError."""
+        self.scheduler.pool.check_balance()
+        now_s = time.monotonic()
+        if now_s - self._audited_s >= FULL_AUDIT_EVERY_S:
+            self.scheduler.audit()
+            self._audited_s = now_s
 
     def _take_refused(self) -> list[Output]:
         refused, self._refused, self._changed = self._refused, [], False
         return refused
+
+
+def _limits(config: ServeConfig, loaded: LoadedModel) -> Limits:
+    automatic = min(DEFAULT_MAX_NUM_SEQS, config.max_num_batched_tokens)
+    return Limits(
+        max_model_len=loaded.max_model_len,
+        pool_pages=loaded.pool.pages,
+        page_size=loaded.block_size,
+        vocab_size=loaded.decoder.config.vocab_size,
+        max_num_seqs=min(config.max_num_seqs or automatic, loaded.pool.pages),
+        max_queued=config.max_num_queued_reqs,
+        max_queued_tokens=config.max_num_queued_tokens,
+    )
+
+
+def _check_whole_prompts_fit(config: ServeConfig, max_model_len: int) -> None:
+    if not config.chunked_prefill and config.max_num_batched_tokens < max_model_len:
+        raise ConfigError(
+            f"--no-chunked-prefill computes a prompt in one step, and --max-num-batched-tokens {config.max_num_batched_tokens} is "
+            f"less than the context of {max_model_len} tokens: raise it or lower --max-model-len"
+        )
+
+
+def _identity(loaded: LoadedModel) -> CacheIdentity:
+    model = loaded.decoder.config
+    rope = f"{model.rope_theta}/{model.rope_scaling}/{model.max_position}"
+    return CacheIdentity(loaded.fingerprint, loaded.backend.layout_id, loaded.block_size, rope)
+
+
+def _info(config: ServeConfig, loaded: LoadedModel, max_num_seqs: int) -> EngineInfo:
+    return EngineInfo(
+        model=config.model_name,
+        dtype=str(loaded.dtype).removeprefix("torch."),
+        device=str(loaded.device),
+        max_model_len=loaded.max_model_len,
+        block_size=loaded.block_size,
+        num_blocks=loaded.pool.pages,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        kv_cache_bytes=loaded.pool.total_bytes,
+        attention_backend=loaded.backend.name,
+        vocab_size=loaded.decoder.config.vocab_size,
+        prefix_caching=config.prefix_caching,
+        chunked_prefill=config.chunked_prefill,
+        batch_invariant=config.batch_invariant,
+        scheduler_delay_ms=config.scheduler_delay_ms,
+    )

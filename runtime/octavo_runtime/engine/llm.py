@@ -1,6 +1,7 @@
 """The engine inside the caller's process, for scripts and benchmarks: prompts in, finished sequences out."""
 
 import dataclasses
+import time
 
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.engine.core import Engine
@@ -17,6 +18,7 @@ class Completion:
 
     token_ids: list[int] = dataclasses.field(default_factory=list)
     finish_reason: FinishReason | None = None
+    cached_tokens: int = 0
 
 
 class LLM:
@@ -27,20 +29,28 @@ class LLM:
         self.engine.warm_up()
 
     def generate(self, requests: list[AddRequest]) -> list[Completion]:
-        """All requests at once, each with an id of its own. Raises RefusedError if one could not be admitted."""
-        completions = {request.id: Completion() for request in requests}
-        if len(completions) != len(requests):
+        """All requests at once, each with an id of its own; one completion for each sequence, by request and index.
+
+        Raises RefusedError if one could not be admitted, or could not begin before its deadline.
+        """
+        completions = {(request.id, index): Completion() for request in requests for index in range(request.n)}
+        if len({request.id for request in requests}) != len(requests):
             raise ValueError("two requests have the same id")
         for request in requests:
             self.engine.add(request)
-        while any(completion.finish_reason is None for completion in completions.values()):
+        unfinished = len(completions)
+        while unfinished:
             outputs = self.engine.step()
-            assert outputs is not None  # work is left, so there is a step
+            if outputs is None:
+                time.sleep(self.engine.scheduler.gathering_s())
+                continue
             for output in outputs.outputs:
                 if output.error is not None:
-                    self.engine.abort(list(completions))
+                    self.engine.abort([request.id for request in requests])
                     raise RefusedError(f"request {output.id}: {output.error.message}")
-                completion = completions[output.id]
+                completion = completions[output.id, output.index]
                 completion.token_ids += output.token_ids
+                completion.cached_tokens += output.cached_tokens
                 completion.finish_reason = output.finish_reason
-        return [completions[request.id] for request in requests]
+                unfinished -= output.finish_reason is not None
+        return list(completions.values())

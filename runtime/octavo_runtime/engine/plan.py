@@ -1,7 +1,7 @@
 """What the scheduler tells the runner for one step, and what comes back. No tensors: a plan can be sent to other ranks as it is.
 
 A plan is a difference: the runner keeps a table of slots (tokens, pages, parameters), the plan says which slots are new, which
-grew, which are dropped, and what to run.
+pages of a slot are new or were replaced, which slots are dropped, and what to run.
 """
 
 import msgspec
@@ -10,7 +10,11 @@ from octavo_runtime.messages import Sampling
 
 
 class NewSlot(msgspec.Struct, frozen=True):
-    """A sequence takes `slot`. Ids in `banned` may not be drawn while it has fewer than `min_length` tokens."""
+    """A sequence takes `slot`. Ids in `banned` may not be drawn while it has fewer than `min_length` tokens.
+
+    At the end of its tokens, `choices` tokens are drawn (choice i with `seed` + i) and the first is appended; or, with `top` > 0,
+    the `top` likeliest are told with their log-probabilities, and nothing is appended.
+    """
 
     slot: int
     tokens: list[int]
@@ -19,6 +23,8 @@ class NewSlot(msgspec.Struct, frozen=True):
     seed: int
     min_length: int
     banned: list[int]
+    choices: int = 1
+    top: int = 0
     adapter_slot: int = 0
 
 
@@ -36,7 +42,7 @@ class StepPlan(msgspec.Struct, frozen=True):
 
     step: int
     new: list[NewSlot]
-    grown: list[tuple[int, list[int]]]  # (slot, further pages)
+    grown: list[tuple[int, int, list[int]]]  # (slot, place of the first in its table, pages)
     dropped: list[int]
     run: list[Run]
     copies: list[tuple[int, int]]  # page copies (source, target)
@@ -47,8 +53,16 @@ class StepPlan(msgspec.Struct, frozen=True):
         return sum(run.count for run in self.run)
 
 
+class Drawn(msgspec.Struct, frozen=True):
+    """What was drawn at the end of a slot's tokens: one token for each choice, or the likeliest ones with their log-probabilities."""
+
+    slot: int
+    tokens: list[int]
+    logprobs: list[float] = []
+
+
 class StepResult(msgspec.Struct, frozen=True):
-    """The drawn tokens of a step: (slot, token id), in the order of the plan's runs."""
+    """A step's draws, in the order of the plan's runs."""
 
     step: int
-    drawn: list[tuple[int, int]]
+    drawn: list[Drawn]

@@ -7,6 +7,7 @@ It ends with its parent: a signal from the kernel, and exit code 1 with the reas
 
 import json
 import logging
+import math
 import signal
 import sys
 import time
@@ -89,7 +90,7 @@ class EngineLoop:
         """Serve until the process is ended."""
         engine, heartbeat = self._engine, self._heartbeat
         while True:
-            self._receive(0 if engine.scheduler.has_work else _IDLE_POLL_MS)
+            self._receive(self._patience_ms())
             plan = engine.plan()
             if plan is None:
                 heartbeat.beat()
@@ -101,6 +102,13 @@ class EngineLoop:
             if outputs is not None:
                 self._send(outputs)
 
+    def _patience_ms(self) -> int:
+        """How long to wait for a message: not at all with work to do, unless the engine gathers a batch first."""
+        scheduler = self._engine.scheduler
+        if not scheduler.has_work:
+            return _IDLE_POLL_MS
+        return math.ceil(1000 * scheduler.gathering_s())
+
     def _receive(self, timeout_ms: int) -> None:
         """Take every message that is there, waiting up to the timeout for the first."""
         if not self._socket.poll(timeout_ms):
@@ -110,8 +118,8 @@ class EngineLoop:
             match messages.to_engine_decoder.decode(data):
                 case AddRequest() as request:
                     self._engine.add(request)
-                case Abort(ids):
-                    self._engine.abort(ids)
+                case Abort(ids, sequences):
+                    self._engine.abort(ids, sequences)
                 case Call(id=number):
                     self._send(Reply(number, self._engine.info))
 

@@ -1,7 +1,8 @@
-"""A request inside the engine: its state, its tokens, its pages."""
+"""A request inside the engine and its sequences: their state, their tokens, their pages."""
 
 import dataclasses
 import enum
+import math
 
 from octavo_runtime.messages import AddRequest, FinishReason
 
@@ -13,29 +14,62 @@ class State(enum.Enum):
 
 
 @dataclasses.dataclass(eq=False)
+class Request:
+    """What was asked for, and the sequences that are not finished. Its prompt is computed once, by sequence 0, which then forks."""
+
+    asked: AddRequest
+    arrival: int  # order of arrival at the engine
+    arrived_s: float
+    root: bytes  # where its chain of page keys begins
+    sequences: list["Sequence"] = dataclasses.field(default_factory=list)
+    cached_tokens: int | None = None  # prompt tokens found in the prefix cache; None before the first admission
+    forecast_output: int = (
+        0  # tokens that a sequence of it is expected to generate, as of its admission (before: its arrival)
+    )
+
+    @property
+    def prompt_length(self) -> int:
+        return len(self.asked.prompt_ids)
+
+    @property
+    def width(self) -> int:
+        """Sequences that it runs at once when it has forked."""
+        return self.asked.beam.width if self.asked.beam else self.asked.n
+
+    @property
+    def deadline_s(self) -> float:
+        """On the clock of `arrived_s`; infinite without a deadline."""
+        return math.inf if self.asked.deadline_s is None else self.arrived_s + self.asked.deadline_s
+
+
+@dataclasses.dataclass(eq=False)
 class Sequence:
     """One row of output. `tokens` = prompt and what was generated; the first `computed` of them have keys and values in `pages`."""
 
-    request: AddRequest
-    arrival: int  # order of arrival at the engine
+    request: Request
+    index: int
     tokens: list[int]
     state: State = State.WAITING
     computed: int = 0
     pages: list[int] = dataclasses.field(default_factory=list)
+    keys: list[bytes] = dataclasses.field(
+        default_factory=list
+    )  # of the full pages of `tokens`, as far as they were needed
     slot: int = -1
+    told_pages: int = 0  # pages of the table that the runner knows; those from here on are new or were replaced
     computed_once: int = 0  # the most that was ever computed: what lies below is recomputed after a preemption
-
-    @classmethod
-    def of(cls, request: AddRequest, arrival: int) -> "Sequence":
-        return cls(request, arrival, list(request.prompt_ids))
+    offered: bool = False  # a beam whose next tokens are known: it has nothing to compute until its siblings' are too
+    passed_by: int = 0  # later sequences that were admitted while this one, at the head, did not fit
+    choices: int = 1  # first tokens to draw when the prompt is computed: all those of a request that has not forked
 
     @property
-    def prompt_length(self) -> int:
-        return len(self.request.prompt_ids)
+    def rank(self) -> tuple[int, int, int]:
+        """Who comes first: priority, then arrival."""
+        return self.request.asked.priority, self.request.arrival, self.index
 
     @property
     def generated(self) -> int:
-        return len(self.tokens) - self.prompt_length
+        return len(self.tokens) - self.request.prompt_length
 
     @property
     def uncomputed(self) -> int:
@@ -46,15 +80,18 @@ class Sequence:
         """Only the newest token is left to compute."""
         return self.uncomputed == 1
 
-    def accept(self, token: int, max_length: int) -> tuple[FinishReason | None, int | None]:
-        """Append a drawn token; why it ends the sequence (with the stop id that did), if it does."""
-        self.tokens.append(token)
-        request = self.request
-        if self.generated >= request.min_tokens:
-            if token in request.eos_ids:
+    def fork(self, index: int) -> "Sequence":
+        """A sequence with this one's tokens, without pages of its own yet."""
+        return Sequence(self.request, index, list(self.tokens), keys=list(self.keys), computed_once=self.computed_once)
+
+    def reason_to_end(self, token: int, max_length: int) -> tuple[FinishReason, int | None] | None:
+        """Why `token`, as its next one, ends it, with the stop id that did; None if it goes on."""
+        asked, generated = self.request.asked, self.generated + 1
+        if generated >= asked.min_tokens:
+            if token in asked.eos_ids:
                 return "stop", None
-            if token in request.stop_ids:
+            if token in asked.stop_ids:
                 return "stop", token
-        if len(self.tokens) >= max_length or self.generated == request.max_tokens:
+        if len(self.tokens) + 1 >= max_length or generated == asked.max_tokens:
             return "length", None
-        return None, None
+        return None

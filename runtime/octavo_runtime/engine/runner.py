@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from octavo_runtime.engine.plan import NewSlot, Run, StepPlan, StepResult
+from octavo_runtime.engine.plan import Drawn, NewSlot, Run, StepPlan, StepResult
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
@@ -26,7 +26,6 @@ class _Slot:
 
     entry: NewSlot
     length: int
-    page_count: int
 
 
 class ModelRunner:
@@ -50,7 +49,7 @@ class ModelRunner:
         self._slots: dict[int, _Slot] = {}
         self._plan: StepPlan | None = None
         self._hidden: Tensor | None = None
-        self._drawn: list[tuple[int, int]] = []
+        self._drawn: list[Drawn] = []
 
     def submit(self, plan: StepPlan) -> None:
         """Apply the plan's differences and run the layers over its tokens."""
@@ -59,11 +58,9 @@ class ModelRunner:
         for entry in plan.new:
             self._tokens[entry.slot, : len(entry.tokens)] = entry.tokens
             self._pages[entry.slot, : len(entry.pages)] = entry.pages
-            self._slots[entry.slot] = _Slot(entry, len(entry.tokens), len(entry.pages))
-        for number, pages in plan.grown:
-            slot = self._slots[number]
-            self._pages[number, slot.page_count : slot.page_count + len(pages)] = pages
-            slot.page_count += len(pages)
+            self._slots[entry.slot] = _Slot(entry, len(entry.tokens))
+        for number, place, pages in plan.grown:
+            self._pages[number, place : place + len(pages)] = pages
         self._pool.copy(plan.copies)
         self._plan = plan
         ids, meta = self._batch(plan.run)
@@ -85,23 +82,31 @@ class ModelRunner:
             return
         with torch.inference_mode():
             logits = self._model.logits(hidden[torch.from_numpy(last[ends])])
-            tokens = sample(logits, [self._row(slot) for slot in slots])
-        for slot, token in zip(slots, tokens, strict=True):
-            self._tokens[slot, self._slots[slot].length] = token
-            self._slots[slot].length += 1
-            self._drawn.append((slot, token))
+            draws = sample(logits, [self._row(slot) for slot in slots])
+        for slot, draw in zip(slots, draws, strict=True):
+            if not self._slots[slot].entry.top:
+                self._tokens[slot, self._slots[slot].length] = draw.tokens[0]
+                self._slots[slot].length += 1
+            self._drawn.append(Drawn(slot, draw.tokens, draw.logprobs))
 
     def collect(self, step: int) -> StepResult:
         """The step's drawn tokens."""
         assert self._plan is not None
         assert self._plan.step == step
         self._plan = self._hidden = None
-        return StepResult(step, self._drawn)
+        drawn, self._drawn = self._drawn, []
+        return StepResult(step, drawn)
+
+    def reset(self) -> None:
+        """Forget all slots."""
+        self._slots.clear()
 
     def _row(self, number: int) -> Row:
         slot = self._slots[number]
-        banned = tuple(slot.entry.banned) if slot.length < slot.entry.min_length else ()
-        return Row(slot.entry.sampling, slot.entry.seed, slot.length, banned)
+        entry = slot.entry
+        choices = entry.choices if slot.length == len(entry.tokens) else 1  # the first draw is the prompt's
+        banned = tuple(entry.banned) if slot.length < entry.min_length else ()
+        return Row(entry.sampling, entry.seed, slot.length, banned, choices, entry.top)
 
     def _batch(self, runs: list[Run]) -> tuple[Tensor, AttentionMeta]:
         """Token ids `[T]` and what attention needs to know of the batch."""

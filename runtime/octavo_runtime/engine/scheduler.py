@@ -1,220 +1,262 @@
 """Which tokens are computed in the next step.
 
-One token budget a step: every decoding sequence gets its token first, what is left goes to prompts in order of arrival, in
-chunks. A waiting sequence is admitted when a slot is free and the pool holds its whole prompt and one page for each sequence that
-runs already. A decode without a page preempts the sequence that loses least (never the oldest one, so the oldest always finishes):
-its pages return and it waits at the front, to be computed again.
+One token budget a step: every decoding sequence gets its token first, a part of what is left goes to prompts, in chunks (`prefill.py`).
+A waiting sequence enters when a slot is free and the predicted peak of all who run stays within the pool (`entrance.py`). A decode
+without a page preempts the sequence that loses least, never the first by rank, so that one always comes to its end; the victim's pages
+return, and it waits with its rank, to be computed again from what the prefix cache still holds.
 
-`plan` changes slots and pages; what was computed changes at `commit` only.
+`plan` changes slots and tables; what was computed, drawn and published changes at `commit` only.
 """
 
-import bisect
+import dataclasses
+import time
+from collections.abc import Callable
 
-from octavo_runtime.engine.admission import Limits
-from octavo_runtime.engine.block_pool import BlockPool
-from octavo_runtime.engine.plan import NewSlot, Run, StepPlan, StepResult
+from octavo_runtime.engine.admission import Limits, Queued
+from octavo_runtime.engine.block_pool import BlockPool, PoolError
+from octavo_runtime.engine.counts import Counts, first_time_prompt_tokens
+from octavo_runtime.engine.deadlines import Deadlines
+from octavo_runtime.engine.entrance import Entrance
+from octavo_runtime.engine.lifecycle import Lifecycle
+from octavo_runtime.engine.long_prompts import LongPrompts
+from octavo_runtime.engine.outcome import Outcome
+from octavo_runtime.engine.plan import Run, StepPlan, StepResult
+from octavo_runtime.engine.prefill import share_budget, share_whole
+from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.request import Sequence, State
-from octavo_runtime.messages import AddRequest, FinishReason, Output, Stats
+from octavo_runtime.engine.waiting import DrainRate
+from octavo_runtime.messages import AddRequest, Output, Stats
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What of the configuration the scheduler goes by."""
+
+    max_num_batched_tokens: int
+    prefill_percent: int = 100  # of the budget, while others decode
+    chunked_prefill: bool = True
+    scheduler_delay_s: float = 0.0
+    halve_for_long_prompts: bool = False
 
 
 class Scheduler:
-    def __init__(self, pool: BlockPool, limits: Limits, max_num_seqs: int, max_num_batched_tokens: int) -> None:
+    """`identity` None: no prefix cache. `clock_s` is monotonic."""
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        limits: Limits,
+        policy: Policy,
+        identity: CacheIdentity | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.pool = pool
         self._limits = limits
-        self._budget = max_num_batched_tokens
-        self._free_slots = list(range(max_num_seqs - 1, -1, -1))
-        self._waiting: list[Sequence] = []  # by arrival
-        self._running: list[Sequence] = []  # by arrival
-        self._arrivals = 0
+        self._policy = policy
+        self._clock_s = clock_s
+        self._life = Lifecycle(pool, limits.max_num_seqs, identity)
+        self._entrance = Entrance(pool, self._life, limits)
+        self._outcome = Outcome(self._life, limits.max_model_len)
+        self._deadlines = Deadlines()
+        self._drain = DrainRate()
+        self._long_prompts = LongPrompts()
         self._step = 0
-        self._preemptions = 0
-        self._planned: list[tuple[Sequence, int]] = []  # (sequence, tokens) of the step in flight
-        self._grown: list[tuple[int, list[int]]] = []  # (slot, pages) that the next plan tells
-        self._dropped: list[int] = []  # slots that the next plan drops
+        self._runs: dict[Sequence, int] = {}  # tokens of the step in flight
         self._ended: list[Output] = []  # endings that no step gave
-
-    @property
-    def queued(self) -> int:
-        return len(self._waiting)
+        self._counts = Counts()
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting or self._running)
+        return bool(self._life.requests)
 
     @property
     def has_ended(self) -> bool:
         """Endings wait that no step gave: `take_ended`."""
         return bool(self._ended)
 
-    def add(self, request: AddRequest) -> None:
+    @property
+    def max_num_seqs(self) -> int:
+        """Sequences that may run at once now."""
+        most = self._limits.max_num_seqs
+        halved = self._policy.halve_for_long_prompts and self._long_prompts.prevail
+        return max(1, most // 2) if halved else most
+
+    def knows(self, request_id: str) -> bool:
+        return request_id in self._life.requests
+
+    def queued(self) -> Queued:
+        waiting = self._life.waiting
+        retry_after_s = self._drain.retry_after_s(len(waiting), self._clock_s())
+        return Queued(len(waiting), waiting.prompt_tokens, retry_after_s)
+
+    def gathering_s(self) -> float:
+        """How long an idle engine waits yet for more requests to begin with."""
+        waiting = self._life.waiting
+        if not len(waiting) or len(self._life.batch) or len(waiting) >= self.max_num_seqs:
+            return 0.0
+        first_s = min(sequence.request.arrived_s for sequence in waiting)
+        return max(0.0, first_s + self._policy.scheduler_delay_s - self._clock_s())
+
+    def add(self, asked: AddRequest) -> None:
         """Let an admitted request (see `admission.refusal`) wait for its turn."""
-        self._arrivals += 1
-        self._waiting.append(Sequence.of(request, self._arrivals))
+        request = self._life.add(asked, self._clock_s(), self._entrance.peak.expected_output(asked))
+        self._deadlines.add(request)
+        self._long_prompts.saw(request.prompt_length)
 
     def abort(self, ids: list[str]) -> list[str]:
-        """End these requests and release their pages; no step may be in flight. Returns the ids that were known."""
-        assert not self._planned
-        wanted = set(ids)
-        gone = [sequence for sequence in [*self._waiting, *self._running] if sequence.request.id in wanted]
+        """End these requests and give back their pages; no step may be in flight. Returns the ids that were known."""
+        assert not self._runs
+        known = [one for one in dict.fromkeys(ids) if self.knows(one)]
+        for one in known:
+            self._outcome.aborted(self._life.requests[one])
+        return known
+
+    def abort_sequences(self, sequences: list[tuple[str, int]]) -> bool:
+        """End single choices of requests, by id and index; whether there was any."""
+        assert not self._runs
+        requests = self._life.requests
+        live = [one for name, _ in sequences if name in requests for one in requests[name].sequences]
+        gone = [one for one in live if (one.request.asked.id, one.index) in set(sequences) and one.choices == 1]
         for sequence in gone:
-            self._leave(sequence)
-            sequence.state = State.FINISHED
-        return [sequence.request.id for sequence in gone]
+            self._life.finish(sequence)
+        return bool(gone)
 
     def plan(self) -> StepPlan | None:
         """The next step, or None when nothing can run."""
-        budget = self._plan_decodes()
-        budget = self._plan_prefills(budget)
-        new = self._admit(budget)
-        if not self._planned:
+        assert not self._runs
+        for request in self._deadlines.take_overdue(self._clock_s()):
+            self._ended += self._outcome.overdue(request)
+        if self.gathering_s() > 0:
+            return None
+        self._plan_decodes()
+        self._admit()
+        self._plan_prefills()
+        if not self._runs and self._park_beams():
+            self._admit()
+            self._plan_prefills()
+        if not self._runs:
             return None
         self._step += 1
-        # A slot that was given up and taken again within this plan is new, not dropped.
-        taken = {entry.slot for entry in new}
-        dropped = [slot for slot in self._dropped if slot not in taken]
-        grown, self._grown, self._dropped = self._grown, [], []
-        run = [Run(sequence.slot, sequence.computed, count) for sequence, count in self._planned]
-        return StepPlan(self._step, new, grown, dropped, run, [], [])
+        new, grown, dropped = self._life.batch.differences()
+        run = [Run(sequence.slot, sequence.computed, count) for sequence, count in self._runs.items()]
+        return StepPlan(self._step, new, grown, dropped, run, self._life.tables.take_copies(), [])
 
     def commit(self, result: StepResult, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Take a collected step into the books: what was computed and drawn, who finished."""
-        drawn = dict(result.drawn)
-        planned, self._planned = self._planned, []
-        prompt_tokens = 0
-        outputs = self._ended
-        self._ended = []
-        for sequence, count in planned:
-            sequence.computed += count
-            fresh = min(sequence.computed, sequence.prompt_length) - sequence.computed_once
-            prompt_tokens += max(0, fresh)
-            sequence.computed_once = max(sequence.computed_once, sequence.computed)
-            if sequence.slot in drawn:
-                outputs.append(self._accept(sequence, drawn[sequence.slot]))
-        stats = Stats(
-            running=len(self._running),
-            waiting=len(self._waiting),
-            blocks_total=self.pool.total,
-            blocks_used=self.pool.used,
-            blocks_cached=0,
-            slots_filled=sum(sequence.computed for sequence in self._running),
-            batch_size=len(planned),
-            step_tokens=sum(count for _, count in planned),
-            step_prompt_tokens=prompt_tokens,
-            step_generated_tokens=len(drawn),
-            busy_s_total=busy_s_total,
-            preemptions_total=self._preemptions,
-        )
-        return outputs, stats
+        drawn = {draw.slot: draw for draw in result.drawn}
+        runs, self._runs = self._runs, {}
+        outputs, self._ended = self._ended, []
+        draws = [(sequence, drawn[sequence.slot]) for sequence in runs if sequence.slot in drawn]
+        prompt_tokens = sum(first_time_prompt_tokens(sequence, count) for sequence, count in runs.items())
+        for sequence, count in runs.items():
+            self._life.tables.computed(sequence, count)
+        for sequence, draw in draws:
+            outputs += self._outcome.drawn(sequence, draw)
+        return outputs, self._stats(list(runs.values()), prompt_tokens, outputs, busy_s_total)
 
     def take_ended(self, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Endings and counts when no step ran, after aborts or when a sequence outgrew the pool."""
         return self.commit(StepResult(self._step, []), busy_s_total)
 
     def audit(self) -> None:
-        """Raise PoolError unless the pool's books and the sequences' tables agree."""
-        self.pool.audit(sequence.pages for sequence in [*self._running, *self._waiting])
+        """Raise PoolError unless the pool's books and the sequences' tables agree and nothing shared is about to be written."""
+        self.pool.audit(sequence.pages for sequence in self._life.batch)
+        size = self.pool.page_size
+        for sequence, count in self._runs.items():
+            for place in range(sequence.computed // size, self.pool.pages_for(sequence.computed + count)):
+                if not self.pool.writable(sequence.pages[place], max(0, sequence.computed - place * size)):
+                    raise PoolError(f"page {sequence.pages[place]} would be written while others read it")
 
-    def _accept(self, sequence: Sequence, token: int) -> Output:
-        finish, stop = sequence.accept(token, self._limits.max_model_len)
-        if finish is not None:
-            self._finish(sequence)
-        return Output(sequence.request.id, [token], finish_reason=finish, stop_reason=stop)
+    def _plan_decodes(self) -> None:
+        for sequence in self._life.batch:
+            running = sequence.state is State.RUNNING  # nobody has preempted it meanwhile
+            if running and sequence.decoding and self._make_room(sequence, len(sequence.tokens)):
+                self._runs[sequence] = 1
 
-    def _finish(self, sequence: Sequence) -> None:
-        self._leave(sequence)
-        sequence.state = State.FINISHED
+    def _admit(self) -> None:
+        for sequence in self._entrance.admit(self.max_num_seqs):
+            self._counts.looked_up(sequence.request.prompt_length, sequence.computed)
+            self._drain.left(self._clock_s())
 
-    def _plan_decodes(self) -> int:
-        """Plan one token for each decoding sequence; returns the budget left for prompts."""
-        for sequence in list(self._running):
-            if sequence.state is not State.RUNNING or not sequence.decoding:
-                continue
-            if self._grow(sequence):
-                self._planned.append((sequence, 1))
-        return self._budget - len(self._planned)
+    def _plan_prefills(self) -> None:
+        """Go on with all prompts that are not computed, and with what is computed again after a preemption."""
+        policy, budget = self._policy, self._policy.max_num_batched_tokens - len(self._runs)
+        if self._runs:
+            budget = min(budget, -(-policy.max_num_batched_tokens * policy.prefill_percent // 100))
+        prompts = [one for one in self._life.batch if not one.offered and one not in self._runs]
+        share = share_budget if policy.chunked_prefill else share_whole
+        counts = share(budget, [one.uncomputed for one in prompts])
+        for sequence, count in zip(prompts, counts, strict=True):
+            if count and sequence.state is State.RUNNING:
+                self._plan_prefill(sequence, count)
 
-    def _grow(self, sequence: Sequence) -> bool:
-        """Make sure that the next token has a slot, preempting others if need be; False if the sequence had to yield."""
-        if len(sequence.tokens) <= len(sequence.pages) * self.pool.page_size:
-            return True
-        while (pages := self.pool.take(1)) is None:
+    def _plan_prefill(self, sequence: Sequence, count: int) -> None:
+        """Plan as much as there are pages for; only the first by rank takes pages from others."""
+        if self._policy.chunked_prefill:
+            count = min(count, self._life.tables.room(sequence)) or min(count, self.pool.page_size)
+        held = self._life.tables.hold(sequence, sequence.computed + count)
+        if held or (sequence is self._life.batch.first and self._make_room(sequence, sequence.computed + count)):
+            self._runs[sequence] = count
+
+    def _park_beams(self) -> bool:
+        """Nothing can run: beams that have offered their tokens hold the pages that their siblings wait for. They give them back."""
+        parked = [sequence for sequence in self._life.batch if sequence.offered]
+        for sequence in parked:
+            self._preempt(sequence)
+        return bool(parked)
+
+    def _make_room(self, sequence: Sequence, end: int) -> bool:
+        """Hold slots up to `end` tokens, preempting others if need be; False if the sequence had to yield."""
+        while not self._life.tables.hold(sequence, end):
             victim = self._victim()
             if victim is None:
-                self._outgrow(sequence, "length")
+                self._ended += self._outcome.outgrown(sequence)
                 return False
             self._preempt(victim)
             if victim is sequence:
                 return False
-        sequence.pages += pages
-        self._grown.append((sequence.slot, pages))
         return True
 
     def _victim(self) -> Sequence | None:
-        """The running sequence with the fewest computed tokens to lose, the youngest of equals; never the oldest."""
-        oldest = min(self._running, key=lambda sequence: sequence.arrival)
-        others = [sequence for sequence in self._running if sequence is not oldest]
-        return min(others, key=lambda sequence: (sequence.computed, -sequence.arrival), default=None)
+        """Of the least urgent, the sequence with the least work to lose, the youngest of equals; never the first by rank."""
+        batch = self._life.batch
+        return min((one for one in batch if one is not batch.first), key=self._loss, default=None)
+
+    def _loss(self, sequence: Sequence) -> tuple[int, bool, int, int]:
+        """What preempting it loses: tokens in pages that nobody else holds. One without such a page frees nothing."""
+        own = self._life.tables.own_pages(sequence)
+        lost = max(0, sequence.computed - (len(sequence.pages) - own) * self.pool.page_size)
+        return -sequence.request.asked.priority, own == 0, lost, -sequence.request.arrival
 
     def _preempt(self, sequence: Sequence) -> None:
-        self._planned = [entry for entry in self._planned if entry[0] is not sequence]
-        self._leave(sequence)
-        sequence.state, sequence.computed = State.WAITING, 0
-        bisect.insort(self._waiting, sequence, key=lambda other: other.arrival)
-        self._preemptions += 1
+        self._runs.pop(sequence, None)
+        self._counts.preempted(sequence, self._loss(sequence)[2], self._clock_s())
+        self._life.preempt(sequence)
 
-    def _outgrow(self, sequence: Sequence, reason: FinishReason) -> None:
-        """The oldest sequence, alone, fills the whole pool: it ends here."""
-        self._finish(sequence)
-        self._ended.append(Output(sequence.request.id, finish_reason=reason))
-
-    def _plan_prefills(self, budget: int) -> int:
-        """Go on with prompts that are partly computed."""
-        for sequence in self._running:
-            if budget > 0 and not sequence.decoding:
-                count = min(budget, sequence.uncomputed)
-                self._planned.append((sequence, count))
-                budget -= count
-        return budget
-
-    def _admit(self, budget: int) -> list[NewSlot]:
-        new: list[NewSlot] = []
-        while budget > 0 and self._waiting and self._free_slots:
-            sequence = self._waiting[0]
-            needed = self.pool.pages_for(len(sequence.tokens))
-            if self._running and self.pool.free < needed + len(self._running):
-                break
-            pages = self.pool.take(needed)
-            if pages is None:
-                break
-            self._waiting.pop(0)
-            new.append(self._enter(sequence, pages))
-            count = min(budget, sequence.uncomputed)
-            self._planned.append((sequence, count))
-            budget -= count
-        return new
-
-    def _enter(self, sequence: Sequence, pages: list[int]) -> NewSlot:
-        sequence.state, sequence.pages, sequence.slot = State.RUNNING, pages, self._free_slots.pop()
-        bisect.insort(self._running, sequence, key=lambda other: other.arrival)
-        request = sequence.request
-        return NewSlot(
-            slot=sequence.slot,
-            tokens=list(sequence.tokens),
-            pages=list(pages),
-            sampling=request.sampling,
-            seed=request.seed,
-            min_length=sequence.prompt_length + request.min_tokens,
-            banned=sorted({*request.eos_ids, *request.stop_ids}) if request.min_tokens else [],
+    def _stats(self, runs: list[int], prompt_tokens: int, outputs: list[Output], busy_s_total: float) -> Stats:
+        pool, life, peak = self.pool, self._life, self._entrance.peak
+        lengths, self._outcome.lengths = self._outcome.lengths, []
+        for length, _ in lengths:
+            peak.lengths.record(length)
+        peak.begin(life.batch)
+        return Stats(
+            running=len(life.batch),
+            waiting=len(life.waiting),
+            blocks_total=pool.total,
+            blocks_used=pool.used,
+            blocks_cached=pool.cached,
+            slots_filled=life.slots_filled(),
+            batch_size=len(runs),
+            step_tokens=sum(runs),
+            step_prompt_tokens=prompt_tokens,
+            step_generated_tokens=sum(len(output.token_ids) for output in outputs),
+            busy_s_total=busy_s_total,
+            preemptions_total=self._counts.preemptions_total,
+            max_num_seqs=self.max_num_seqs,
+            prefix_queries_tokens_total=self._counts.prefix_queries_tokens_total,
+            prefix_hits_tokens_total=self._counts.prefix_hits_tokens_total,
+            page_copies_total=life.tables.copies_total,
+            predicted_peak_blocks=peak.predicted_peak(),
+            predicted_deficit_blocks=peak.deficit(life.waiting.expected_tokens),
+            step_forecast_ratios=[length / max(1, forecast) for length, forecast in lengths],
         )
-
-    def _leave(self, sequence: Sequence) -> None:
-        """The one way out of both queues: pages and slot return."""
-        if sequence.state is State.WAITING:
-            self._waiting.remove(sequence)
-            return
-        self._running.remove(sequence)
-        self.pool.release(sequence.pages)
-        self._free_slots.append(sequence.slot)
-        self._dropped.append(sequence.slot)
-        self._grown = [grow for grow in self._grown if grow[0] != sequence.slot]
-        sequence.pages, sequence.slot = [], -1

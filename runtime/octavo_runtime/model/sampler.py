@@ -25,30 +25,54 @@ _FIRST_LOOK = 1024
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One draw: `position` tokens come before it; `banned` ids may not be drawn (end ids before min_tokens)."""
+    """A draw after `position` tokens; `banned` ids may not be drawn (end ids before min_tokens).
+
+    `choices` tokens are drawn, choice i with `seed` + i; with `top` > 0, the `top` likeliest are told instead.
+    """
 
     sampling: Sampling
     seed: int
     position: int
     banned: tuple[int, ...] = ()
+    choices: int = 1
+    top: int = 0
 
 
-def sample(logits: Tensor, rows: list[Row]) -> list[int]:
-    """Draw one token id for each row of fp32 logits `[R, V]`, which may be changed."""
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """Token ids, one for each choice; or the likeliest ones, best first, with their log-probabilities."""
+
+    tokens: list[int]
+    logprobs: list[float] = dataclasses.field(default_factory=list)
+
+
+def sample(logits: Tensor, rows: list[Row]) -> list[Draw]:
+    """Draw for each row of fp32 logits `[R, V]`, which may be changed."""
     for index, row in enumerate(rows):
         if row.banned:
             logits[index, list(row.banned)] = -torch.inf
     greedy = logits.argmax(dim=-1).tolist()
-    return [
-        best if row.sampling.greedy else _draw(logits[index].cpu().numpy(), row)
-        for index, (best, row) in enumerate(zip(greedy, rows, strict=True))
-    ]
+    return [_draw(logits[index], best, row) for index, (best, row) in enumerate(zip(greedy, rows, strict=True))]
 
 
-def _draw(logits: Logits, row: Row) -> int:
-    ids = candidates(logits, row.sampling)
-    noisy = logits[ids] / np.float32(row.sampling.temperature) + gumbel(row.seed, row.position, ids)
-    return int(ids[noisy.argmax()])
+def _draw(logits: Tensor, best: int, row: Row) -> Draw:
+    if row.top:
+        return _likeliest(logits.cpu().numpy(), row.top)
+    if row.sampling.greedy:
+        return Draw([best] * row.choices)
+    values = logits.cpu().numpy()
+    ids = candidates(values, row.sampling)
+    scaled = values[ids] / np.float32(row.sampling.temperature)
+    seeds = [(row.seed + choice) % 2**64 for choice in range(row.choices)]
+    return Draw([int(ids[(scaled + gumbel(seed, row.position, ids)).argmax()]) for seed in seeds])
+
+
+def _likeliest(logits: Logits, count: int) -> Draw:
+    """Log-probabilities are of the whole vocabulary, in float64; ties go to the lowest id."""
+    ids = _ranked(logits, count)
+    wide = logits.astype(np.float64)
+    total = wide.max() + np.log(np.exp(wide - wide.max()).sum())
+    return Draw(ids.tolist(), (wide[ids] - total).tolist())
 
 
 def candidates(logits: Logits, sampling: Sampling) -> Ids:

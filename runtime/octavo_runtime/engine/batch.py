@@ -1,0 +1,81 @@
+"""The sequences that run, their slots, and what the runner knows of them."""
+
+import bisect
+from collections.abc import Iterator
+
+from octavo_runtime.engine.plan import NewSlot
+from octavo_runtime.engine.request import Sequence, State
+
+
+class Batch:
+    """At most `slots` sequences, in order of rank."""
+
+    def __init__(self, slots: int) -> None:
+        self._free_slots = list(range(slots - 1, -1, -1))
+        self._sequences: list[Sequence] = []
+        self._known: dict[int, Sequence | None] = {}  # slots of the runner's table; None: whoever had it has left
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(list(self._sequences))
+
+    @property
+    def first(self) -> Sequence | None:
+        """The first by rank."""
+        return self._sequences[0] if self._sequences else None
+
+    @property
+    def has_slot(self) -> bool:
+        return bool(self._free_slots)
+
+    @property
+    def free_slots(self) -> int:
+        """Slots that are neither taken nor promised to choices that are still to be drawn."""
+        return len(self._free_slots) - sum(sequence.choices - 1 for sequence in self._sequences)
+
+    def enter(self, sequence: Sequence) -> None:
+        sequence.state, sequence.slot = State.RUNNING, self._free_slots.pop()
+        bisect.insort(self._sequences, sequence, key=_rank)
+
+    def leave(self, sequence: Sequence) -> None:
+        self._sequences.remove(sequence)
+        self._free_slots.append(sequence.slot)
+        if sequence.slot in self._known:
+            self._known[sequence.slot] = None
+        sequence.slot, sequence.told_pages = -1, 0
+
+    def differences(self) -> tuple[list[NewSlot], list[tuple[int, int, list[int]]], list[int]]:
+        """What the runner is to be told: new slots, further or replaced pages (slot, place, pages), dropped slots."""
+        new, grown = [], []
+        for sequence in self._sequences:
+            if self._known.get(sequence.slot) is not sequence:
+                new.append(_new_slot(sequence))
+                self._known[sequence.slot] = sequence
+            elif sequence.told_pages < len(sequence.pages):
+                grown.append((sequence.slot, sequence.told_pages, sequence.pages[sequence.told_pages :]))
+            sequence.told_pages = len(sequence.pages)
+        dropped = [slot for slot, owner in self._known.items() if owner is None]
+        for slot in dropped:
+            del self._known[slot]
+        return new, grown, dropped
+
+
+def _rank(sequence: Sequence) -> tuple[int, int, int]:
+    return sequence.rank
+
+
+def _new_slot(sequence: Sequence) -> NewSlot:
+    asked = sequence.request.asked
+    return NewSlot(
+        slot=sequence.slot,
+        tokens=list(sequence.tokens),
+        pages=list(sequence.pages),
+        sampling=asked.sampling,
+        seed=(asked.seed + sequence.index) % 2**64,
+        min_length=sequence.request.prompt_length + asked.min_tokens,
+        banned=sorted({*asked.eos_ids, *asked.stop_ids}) if asked.min_tokens else [],
+        choices=1 if asked.beam else sequence.choices,
+        top=2 * asked.beam.width if asked.beam else 0,
+    )

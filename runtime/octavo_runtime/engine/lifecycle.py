@@ -1,0 +1,98 @@
+"""The life of requests and their sequences: waiting, running, finished, and every way from one to another.
+
+add → WAITING → enter → RUNNING → finish → FINISHED
+          ↑ preempt ↵      ↳ fork: further sequences, running beside it or waiting
+abort and the deadline finish a sequence in any state; `leave` is the one way out of the batch.
+"""
+
+from octavo_runtime.engine.batch import Batch
+from octavo_runtime.engine.block_pool import BlockPool, Match
+from octavo_runtime.engine.prefix_index import CacheIdentity
+from octavo_runtime.engine.request import Request, Sequence, State
+from octavo_runtime.engine.tables import Tables
+from octavo_runtime.engine.waiting import WaitingQueue
+from octavo_runtime.messages import AddRequest
+
+
+class Lifecycle:
+    def __init__(self, pool: BlockPool, slots: int, identity: CacheIdentity | None) -> None:
+        self.pool = pool
+        self.tables = Tables(pool, identity)
+        self.waiting = WaitingQueue()
+        self.batch = Batch(slots)
+        self.requests: dict[str, Request] = {}
+        self._arrivals = 0
+
+    def add(self, asked: AddRequest, now_s: float, forecast_output: int) -> Request:
+        self._arrivals += 1
+        root = self.tables.root(asked)
+        request = Request(asked, self._arrivals, now_s, root, forecast_output=forecast_output)
+        self.requests[asked.id] = request
+        first = Sequence(request, 0, list(asked.prompt_ids), choices=request.width)
+        request.sequences.append(first)
+        self.waiting.add(first)
+        return request
+
+    def enter(self, sequence: Sequence, match: Match) -> None:
+        """It runs from now on, and begins with the pages that were found for it."""
+        self.waiting.remove(sequence)
+        self.tables.enter(sequence, match)
+        self.batch.enter(sequence)
+
+    def preempt(self, sequence: Sequence) -> None:
+        """Its pages are needed elsewhere: it waits, with its rank and its tokens, and is computed again."""
+        self._leave(sequence)
+        sequence.state = State.WAITING
+        self.waiting.add(sequence)
+
+    def fork(self, parents: list[Sequence], first_index: int = 0, replace: bool = False) -> list[Sequence]:
+        """A child of each parent, in order, with its tokens: sharing its pages, or waiting where the parent waits or no slot is free.
+
+        With `replace` the children take the place of all the request's sequences.
+        """
+        request = parents[0].request
+        before = list(request.sequences) if replace else []
+        children = [parent.fork(index) for index, parent in enumerate(parents, start=first_index)]
+        for child, parent in zip(children, parents, strict=True):
+            request.sequences.append(child)
+            self.tables.fork(child, parent)
+        for sequence in before:
+            self.finish(sequence)
+        for child in children:
+            if child.computed and self.batch.has_slot:
+                self.batch.enter(child)
+            else:
+                self.tables.leave(child)
+                self.waiting.add(child)
+        return children
+
+    def finish(self, sequence: Sequence) -> None:
+        """In whatever state it is; the request ends with its last sequence."""
+        if sequence.state is State.WAITING:
+            self.waiting.remove(sequence)
+        else:
+            self._leave(sequence)
+        sequence.state = State.FINISHED
+        request = sequence.request
+        request.sequences.remove(sequence)
+        if not request.sequences:
+            del self.requests[request.asked.id]
+
+    def end(self, request: Request) -> None:
+        for sequence in list(request.sequences):
+            self.finish(sequence)
+
+    def slots_filled(self) -> int:
+        """Slots with keys and values in the pages that are referred to, each page once."""
+        pool, page_size = self.pool, self.pool.page_size
+        filled: dict[int, int] = {}
+        for sequence in self.batch:
+            full, offset = divmod(sequence.computed, page_size)
+            for place, page in enumerate(sequence.pages[full:]):
+                filled[page] = max(filled.get(page, pool.filled(page)), 0 if place else offset)
+        return pool.used * page_size - sum(page_size - slots for slots in filled.values())
+
+    def _leave(self, sequence: Sequence) -> None:
+        assert sequence.state is State.RUNNING
+        self.batch.leave(sequence)
+        self.tables.leave(sequence)

@@ -1,0 +1,31 @@
+"""How a step's budget is shared among the prompts that are being computed. Pure."""
+
+from collections.abc import Sequence
+
+
+def share_budget(budget: int, wanted: Sequence[int]) -> list[int]:
+    """How many tokens each gets; `wanted` is what each has left to compute, in order of rank.
+
+    The first is sure of half the budget, so that a long prompt comes to its end however many short ones arrive; the other half goes
+    to the shortest first, so that short ones do not wait behind long ones. What one cannot use the others get.
+    """
+    if not wanted:
+        return []
+    given = [0] * len(wanted)
+    given[0] = min(wanted[0], -(-budget // 2))
+    budget -= given[0]
+    shortest_first = sorted(range(1, len(wanted)), key=lambda index: wanted[index])
+    for index in [*shortest_first, 0]:
+        count = min(wanted[index] - given[index], budget)
+        given[index] += count
+        budget -= count
+    return given
+
+
+def share_whole(budget: int, wanted: Sequence[int]) -> list[int]:
+    """The same without chunks: in order of rank, a prompt gets all that it wants or nothing."""
+    given = []
+    for count in wanted:
+        given.append(count if count <= budget else 0)
+        budget -= given[-1]
+    return given

@@ -1,0 +1,121 @@
+"""The block tables of sequences: pages taken as tokens come, shared with whoever begins alike, copied before a shared one is written.
+
+All that a sequence does with pages is here, and `leave` is its one way to give them back.
+"""
+
+import bisect
+
+from octavo_runtime.engine.block_pool import BlockPool, Match
+from octavo_runtime.engine.prefix_index import CacheIdentity, chain_key, extend_chain, root_key
+from octavo_runtime.engine.request import Sequence
+from octavo_runtime.messages import AddRequest
+
+
+class Tables:
+    """`identity` None: no prefix cache; forks share pages all the same."""
+
+    def __init__(self, pool: BlockPool, identity: CacheIdentity | None) -> None:
+        self._pool = pool
+        self._identity = identity
+        self._copies: dict[Sequence, tuple[int, int]] = {}
+        self.copies_total = 0
+
+    def root(self, request: AddRequest) -> bytes:
+        return root_key(self._identity, request.adapter, request.tenant_salt) if self._identity else b""
+
+    def match(self, sequence: Sequence) -> Match:
+        """The cached pages that its tokens begin with. The last token is always left to compute: its logits are needed."""
+        if self._identity is None:
+            return Match([], 0)
+        extend_chain(sequence.keys, sequence.request.root, sequence.tokens, self._pool.page_size)
+        return self._pool.match(sequence.request.root, sequence.keys, sequence.tokens, len(sequence.tokens) - 1)
+
+    def enter(self, sequence: Sequence, match: Match) -> None:
+        """Begin its table with what was found."""
+        self._pool.share(match.pages)
+        sequence.pages, sequence.computed = list(match.pages), match.tokens
+        sequence.computed_once = max(sequence.computed_once, match.tokens)
+
+    def fork(self, child: Sequence, parent: Sequence) -> None:
+        """Share the parent's table, its partial tail included: whoever writes there first copies it."""
+        self._pool.share(parent.pages)
+        child.pages, child.computed = list(parent.pages), parent.computed
+
+    def hold(self, sequence: Sequence, end: int) -> bool:
+        """Make its table ready to be written from what is computed up to `end` tokens; False, and nothing taken, if pages lack."""
+        pool, table = self._pool, sequence.pages
+        at = sequence.computed // pool.page_size
+        copied = self._must_copy(sequence)
+        pages = pool.take(max(0, pool.pages_for(end) - len(table)) + copied)
+        if pages is None:
+            return False
+        if copied:
+            target = pages.pop()
+            self._copies[sequence] = (table[at], target)
+            pool.release([table[at]])
+            table[at] = target
+            sequence.told_pages = min(sequence.told_pages, at)
+        table += pages
+        return True
+
+    def room(self, sequence: Sequence) -> int:
+        """Tokens that `hold` could find slots for now."""
+        copied = self._must_copy(sequence)
+        if copied and not self._pool.free:
+            return 0
+        return (len(sequence.pages) + self._pool.free - copied) * self._pool.page_size - sequence.computed
+
+    def computed(self, sequence: Sequence, count: int) -> None:
+        """`count` more tokens have keys and values: let the pages that they fill be found."""
+        size = self._pool.page_size
+        first = sequence.computed // size
+        sequence.computed += count
+        if self._identity is None:
+            return
+        extend_chain(sequence.keys, sequence.request.root, sequence.tokens, size)
+        for page in range(first, sequence.computed // size):
+            tokens = sequence.tokens[page * size : (page + 1) * size]
+            self._pool.publish(sequence.pages[page], sequence.keys[page], self._parent(sequence, page), tokens)
+
+    def leave(self, sequence: Sequence) -> None:
+        """Give all pages back. The tail stays findable too, if nobody else goes on from it."""
+        full, offset = divmod(sequence.computed, self._pool.page_size)
+        if self._identity and offset and self._pool.references(sequence.pages[full]) == 1:
+            tail, parent = sequence.tokens[sequence.computed - offset : sequence.computed], self._parent(sequence, full)
+            self._pool.publish(sequence.pages[full], chain_key(parent, tail), parent, tail)
+        self._pool.release(sequence.pages)
+        self._copies.pop(sequence, None)
+        sequence.pages, sequence.computed = [], 0
+
+    def own_pages(self, sequence: Sequence) -> int:
+        """Pages at the end of its table that nobody else refers to: what leaving would free.
+
+        Found by bisection, as sharing is nearly always of a common beginning; an exception makes it an estimate.
+        """
+        table, references = sequence.pages, self._pool.references
+        first_own = bisect.bisect_left(range(len(table)), True, key=lambda at: references(table[at]) == 1)
+        return len(table) - first_own
+
+    def take_copies(self) -> list[tuple[int, int]]:
+        """The copies (source, target) that the next step begins with."""
+        copies, self._copies = list(self._copies.values()), {}
+        self.copies_total += len(copies)
+        return copies
+
+    def _must_copy(self, sequence: Sequence) -> bool:
+        """Whether the page that it writes next is to be copied before: others refer to it, or its content can be found.
+
+        In a pool without a free page, content that nobody else refers to is given up instead.
+        """
+        pool = self._pool
+        at, offset = divmod(sequence.computed, pool.page_size)
+        if at == len(sequence.pages) or pool.writable(sequence.pages[at], offset):
+            return False
+        page = sequence.pages[at]
+        if pool.free or pool.references(page) > 1:
+            return True
+        pool.unname(page)
+        return False
+
+    def _parent(self, sequence: Sequence, page: int) -> bytes:
+        return sequence.keys[page - 1] if page else sequence.request.root

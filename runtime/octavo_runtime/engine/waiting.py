@@ -1,0 +1,73 @@
+"""The sequences that wait for their turn, in order of rank, and how fast the queue drains."""
+
+import bisect
+import collections
+import math
+from collections.abc import Iterator
+
+from octavo_runtime.engine.request import Sequence
+
+DRAIN_WINDOW_S = 30.0
+RETRY_AFTER_MOST_S = 600
+
+
+class WaitingQueue:
+    """By priority, then arrival; a preempted sequence keeps its rank."""
+
+    def __init__(self) -> None:
+        self._sequences: list[Sequence] = []
+        self.prompt_tokens = 0  # of all who wait: n times for a request of n sequences
+        self.expected_tokens = 0  # the same with their expected output
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._sequences)
+
+    def first(self, count: int) -> list[Sequence]:
+        return self._sequences[:count]
+
+    def add(self, sequence: Sequence) -> None:
+        bisect.insort(self._sequences, sequence, key=_rank)
+        self._count(sequence, 1)
+
+    def remove(self, sequence: Sequence) -> None:
+        self._sequences.remove(sequence)
+        self._count(sequence, -1)
+
+    def _count(self, sequence: Sequence, sign: int) -> None:
+        request = sequence.request
+        self.prompt_tokens += sign * sequence.choices * request.prompt_length
+        self.expected_tokens += sign * sequence.choices * (request.prompt_length + request.forecast_output)
+
+
+class DrainRate:
+    """How many requests a second have left the queue for a place in the batch, over the last half minute."""
+
+    def __init__(self) -> None:
+        self._left_s: collections.deque[float] = collections.deque()
+
+    def left(self, now_s: float) -> None:
+        self._left_s.append(now_s)
+        self._forget(now_s)
+
+    def retry_after_s(self, queued: int, now_s: float) -> int:
+        """When half of a full queue will be worked off, so that who comes back finds a place and the engine still has work.
+
+        Without any that left lately: the whole window.
+        """
+        self._forget(now_s)
+        if not self._left_s:
+            return math.ceil(DRAIN_WINDOW_S)
+        span_s = max(now_s - self._left_s[0], 1.0)
+        wait_s = queued / 2 * span_s / len(self._left_s)
+        return max(1, min(RETRY_AFTER_MOST_S, math.ceil(wait_s)))
+
+    def _forget(self, now_s: float) -> None:
+        while self._left_s and self._left_s[0] < now_s - DRAIN_WINDOW_S:
+            self._left_s.popleft()
+
+
+def _rank(sequence: Sequence) -> tuple[int, int, int]:
+    return sequence.rank

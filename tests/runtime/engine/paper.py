@@ -1,0 +1,168 @@
+"""A runner on paper: it does what plans say to pages that hold, in each slot, all the tokens that lead to it.
+
+So it can check that a sequence reads exactly its own history whatever was shared, copied, evicted and reused, and that nothing shared
+is written. Its "model" draws a token that depends on the history and the seed alone, so answers can be compared with those given
+alone.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable
+
+from octavo_runtime.engine.admission import Limits, Queued, refusal
+from octavo_runtime.engine.block_pool import BlockPool
+from octavo_runtime.engine.plan import Drawn, NewSlot, StepPlan, StepResult
+from octavo_runtime.engine.prefix_index import CacheIdentity
+from octavo_runtime.engine.scheduler import Policy, Scheduler
+from octavo_runtime.messages import AddRequest, Output, Sampling, Stats
+
+VOCABULARY = 10
+GREEDY = Sampling(temperature=0.0)
+IDENTITY = CacheIdentity(b"weights", "paper", 4, "rope")
+
+
+def drawn_token(tokens: list[int], seed: int) -> int:
+    """What the model draws after `tokens`."""
+    return _number(tokens, seed) % VOCABULARY
+
+
+def logprobs(tokens: list[int]) -> list[tuple[float, int]]:
+    """(log-probability, token) of the whole vocabulary, likeliest first."""
+    weights = [1 + _number([*tokens, token], 1) % 1000 for token in range(VOCABULARY)]
+    total = sum(weights)
+    return sorted(
+        ((-((total / weight) ** 0.5), token) for token, weight in enumerate(weights)), key=lambda one: -one[0]
+    )
+
+
+def _number(tokens: list[int], seed: int) -> int:
+    return int.from_bytes(hashlib.blake2b(bytes(tokens), digest_size=8, key=seed.to_bytes(8, "big")).digest(), "big")
+
+
+class PaperRunner:
+    def __init__(self, page_size: int, draw: Callable[[list[int], int], int]) -> None:
+        self._page_size = page_size
+        self._draw = draw
+        self._slots: dict[int, tuple[NewSlot, list[int], list[int]]] = {}  # what is known, tokens, pages
+        self._held: dict[tuple[int, int], tuple[int, ...]] = {}  # (page, offset) → the tokens up to the one in it
+
+    def run(self, plan: StepPlan) -> StepResult:
+        for slot in plan.dropped:
+            del self._slots[slot]
+        for entry in plan.new:
+            self._slots[entry.slot] = (entry, list(entry.tokens), list(entry.pages))
+        for slot, place, pages in plan.grown:
+            table = self._slots[slot][2]
+            assert place <= len(table), "pages were told with a gap"
+            table[place : place + len(pages)] = pages
+        self._copy(plan.copies)
+        written: set[tuple[int, int]] = set()
+        for run in plan.run:
+            self._compute(run.slot, run.start, run.count, written)
+        return StepResult(
+            plan.step, [self._drawn(run.slot) for run in plan.run if self._at_end(run.slot, run.start + run.count)]
+        )
+
+    def _copy(self, copies: list[tuple[int, int]]) -> None:
+        assert len({target for _, target in copies}) == len(copies), "two copies go to one page"
+        read = [[self._held.get((source, offset)) for offset in range(self._page_size)] for source, _ in copies]
+        for (_, target), contents in zip(copies, read, strict=True):
+            for offset, content in enumerate(contents):
+                self._held.pop((target, offset), None)
+                if content is not None:
+                    self._held[target, offset] = content
+
+    def _compute(self, slot: int, start: int, count: int, written: set[tuple[int, int]]) -> None:
+        _, tokens, pages = self._slots[slot]
+        places = [(pages[at // self._page_size], at % self._page_size) for at in range(start + count)]
+        assert len(places) <= len(tokens)
+        for at in range(start, start + count):
+            assert places[at] not in written, "a slot is written twice in a step"
+            written.add(places[at])
+            self._held[places[at]] = tuple(tokens[: at + 1])
+        for at, place in enumerate(places):
+            assert self._held.get(place) == tuple(tokens[: at + 1]), f"slot {slot} reads another history at {at}"
+
+    def _at_end(self, slot: int, end: int) -> bool:
+        return end == len(self._slots[slot][1])
+
+    def _drawn(self, slot: int) -> Drawn:
+        entry, tokens, _ = self._slots[slot]
+        if entry.top:
+            best = logprobs(tokens)[: entry.top]
+            return Drawn(slot, [token for _, token in best], [logprob for logprob, _ in best])
+        choices = entry.choices if len(tokens) == len(entry.tokens) else 1
+        drawn = [self._draw(tokens, (entry.seed + choice) % 2**64) for choice in range(choices)]
+        tokens.append(drawn[0])
+        return Drawn(slot, drawn)
+
+
+class Paper:
+    """A scheduler with a paper runner: requests in, finished sequences out, every step audited."""
+
+    def __init__(
+        self,
+        pages: int = 64,
+        page_size: int = 4,
+        seqs: int = 8,
+        budget: int = 16,
+        context: int = 64,
+        caching: bool = True,
+        draw: Callable[[list[int], int], int] = drawn_token,
+        **policy: object,
+    ) -> None:
+        self.limits = Limits(context, pages, page_size, VOCABULARY, seqs, max_queued=1000)
+        self.policy = Policy(budget, **policy)  # type: ignore[arg-type]  # a table of options
+        self.now_s = 0.0
+        identity = IDENTITY if caching else None
+        self.scheduler = Scheduler(BlockPool(pages, page_size), self.limits, self.policy, identity, lambda: self.now_s)
+        self._runner = PaperRunner(page_size, draw)
+        self.finished: dict[str, Output] = {}  # "id" or, with n > 1, "id/index"
+        self.tokens: dict[str, list[int]] = {}
+        self.cached: dict[str, int] = {}
+        self.plans: list[StepPlan] = []
+        self.stats = Stats(0, 0, pages, 0, 0, 0, 0, 0, 0, 0, 0.0, 0)
+
+    def add(self, name: str, prompt: int | list[int], output: int | None = None, **fields: object) -> None:
+        """`prompt`: ids, or how many; a number gives each request a prompt of its own."""
+        ids = random.Random(name).choices(range(VOCABULARY), k=prompt) if isinstance(prompt, int) else prompt
+        fields = {"sampling": GREEDY, "seed": 0, "max_tokens": output} | fields
+        request = AddRequest(name, ids, **fields)  # type: ignore[arg-type]  # a table of fields
+        assert refusal(request, self.limits, Queued(0, 0, 1)) is None
+        self.scheduler.add(request)
+
+    def step(self) -> StepPlan | None:
+        plan = self.scheduler.plan()
+        self.scheduler.audit()
+        if plan is None:
+            outputs, self.stats = self.scheduler.take_ended(0.0)
+        else:
+            assert 0 < plan.tokens <= self.policy.max_num_batched_tokens
+            assert len(plan.run) <= self.limits.max_num_seqs
+            outputs, self.stats = self.scheduler.commit(self._runner.run(plan), 0.0)
+            self.plans.append(plan)
+        self.scheduler.audit()
+        self.scheduler.pool.check_balance()
+        for output in outputs:
+            self._take(output)
+        return plan
+
+    def run(self, limit: int = 3000) -> None:
+        """To the end of all work."""
+        for _ in range(limit):
+            if not (self.scheduler.has_work or self.scheduler.has_ended):
+                return
+            self.step()
+        raise AssertionError("the scheduler does not come to an end")
+
+    def _take(self, output: Output) -> None:
+        name = f"{output.id}/{output.index}" if output.index else output.id
+        assert name not in self.finished, "an output after the end"
+        self.tokens.setdefault(name, []).extend(output.token_ids)
+        self.cached[name] = self.cached.get(name, 0) + output.cached_tokens
+        if output.finish_reason is not None:
+            self.finished[name] = output
+
+
+def counts(plan: StepPlan | None) -> list[int]:
+    return [run.count for run in plan.run] if plan else []
