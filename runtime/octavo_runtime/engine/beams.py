@@ -1,11 +1,11 @@
 """Beam search: which continuations go on, which are finished, when it ends. Pure.
 
-At every step each of the live beams offers its likeliest 2 · width next tokens, so that width of them go on even if all others end a
-text. Finished ones rank by log-probability / tokens ** length_penalty. The search ends when no live beam can overtake the worst of
-the width best finished ones, or nothing is left alive.
-"""
+At every step each of the live beams offers its likeliest 2 · width next tokens, so that width of them go on even if all others
+end a text. Finished ones rank by log-probability / tokens ** length_penalty. The search ends when no live beam can overtake the
+worst of the width best finished ones, or nothing is left alive."""
 
 import dataclasses
+import math
 
 from octavo_runtime.engine.request import Request, Sequence
 from octavo_runtime.messages import BeamSearch, FinishReason, StopReason
@@ -93,4 +93,4 @@ class BeamGroup:
         return self._score(live[0].logprob, length) <= worst_kept
 
     def _score(self, logprob: float, tokens: int) -> float:
-        return logprob / float(max(1, tokens)) ** self._spec.length_penalty
+        return logprob / math.pow(max(1, tokens), self._spec.length_penalty)

@@ -1,10 +1,9 @@
 """The pages of the KV cache: counted by reference, found by content, written by one sequence at a time.
 
-A page is in one of three states: *blank* (nothing worth keeping), *referenced* (in the tables of so many sequences), or *cached* (in
-no table, still findable by its content, the longest unused one reused first). Taking, sharing, releasing and finding cost the same
-however many pages there are. `release` is the only way back. Page 0 is the sink that padding may touch and is never handed out. After
-every step: blank + cached + referenced = total.
-"""
+A page is in one of three states: *blank* (nothing worth keeping), *referenced* (in the tables of so many sequences), or *cached*
+(in no table, still findable by its content, the longest unused one reused first). Taking, sharing, releasing and finding cost the
+same however many pages there are. `release` is the only way back. Page 0 is the sink that padding may touch and is never handed
+out. After every step: blank + cached + referenced = total."""
 
 import collections
 import dataclasses

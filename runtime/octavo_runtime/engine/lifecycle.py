@@ -46,7 +46,8 @@ class Lifecycle:
         self.waiting.add(sequence)
 
     def fork(self, parents: list[Sequence], first_index: int = 0, replace: bool = False) -> list[Sequence]:
-        """A child of each parent, in order, with its tokens: sharing its pages, or waiting where the parent waits or no slot is free.
+        """A child of each parent, in order, with its tokens: sharing its pages, or waiting where the parent waits or no slot is
+        free.
 
         With `replace` the children take the place of all the request's sequences.
         """

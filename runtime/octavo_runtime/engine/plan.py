@@ -54,7 +54,8 @@ class StepPlan(msgspec.Struct, frozen=True):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What was drawn at the end of a slot's tokens: one token for each choice, or the likeliest ones with their log-probabilities."""
+    """What was drawn at the end of a slot's tokens: one token for each choice, or the likeliest ones with their
+    log-probabilities."""
 
     slot: int
     tokens: list[int]

@@ -1,9 +1,9 @@
 """Which tokens are computed in the next step.
 
-One token budget a step: every decoding sequence gets its token first, a part of what is left goes to prompts, in chunks (`prefill.py`).
-A waiting sequence enters when a slot is free and the predicted peak of all who run stays within the pool (`entrance.py`). A decode
-without a page preempts the sequence that loses least, never the first by rank, so that one always comes to its end; the victim's pages
-return, and it waits with its rank, to be computed again from what the prefix cache still holds.
+One token budget a step: every decoding sequence gets its token first, a part of what is left goes to prompts, in chunks
+(`prefill.py`). A waiting sequence enters when a slot is free and the predicted peak of all who run stays within the pool
+(`entrance.py`). A decode without a page preempts the sequence that loses least, never the first by rank, so that one always comes
+to its end; the victim's pages return, and it waits with its rank, to be computed again from what the prefix cache still holds.
 
 `plan` changes slots and tables; what was computed, drawn and published changes at `commit` only.
 """
@@ -199,7 +199,8 @@ class Scheduler:
             self._runs[sequence] = count
 
     def _park_beams(self) -> bool:
-        """Nothing can run: beams that have offered their tokens hold the pages that their siblings wait for. They give them back."""
+        """Nothing can run: beams that have offered their tokens hold the pages that their siblings wait for. They give them
+        back."""
         parked = [sequence for sequence in self._life.batch if sequence.offered]
         for sequence in parked:
             self._preempt(sequence)

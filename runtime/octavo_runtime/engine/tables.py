@@ -1,4 +1,5 @@
-"""The block tables of sequences: pages taken as tokens come, shared with whoever begins alike, copied before a shared one is written.
+"""The block tables of sequences: pages taken as tokens come, shared with whoever begins alike, copied before a shared one is
+written.
 
 All that a sequence does with pages is here, and `leave` is its one way to give them back.
 """

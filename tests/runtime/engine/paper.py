@@ -1,9 +1,8 @@
 """A runner on paper: it does what plans say to pages that hold, in each slot, all the tokens that lead to it.
 
-So it can check that a sequence reads exactly its own history whatever was shared, copied, evicted and reused, and that nothing shared
-is written. Its "model" draws a token that depends on the history and the seed alone, so answers can be compared with those given
-alone.
-"""
+So it can check that a sequence reads exactly its own history whatever was shared, copied, evicted and reused, and that nothing
+shared is written. Its "model" draws a token that depends on the history and the seed alone, so answers can be compared with those
+given alone. """
 
 import hashlib
 import random
