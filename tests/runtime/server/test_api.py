@@ -45,7 +45,7 @@ def test_a_chat_answer(client: openai.OpenAI) -> None:
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (PROMPT_TOKENS, 12)
     assert answer.usage.total_tokens == PROMPT_TOKENS + 12
     assert answer.usage.prompt_tokens_details is not None
-    assert answer.usage.prompt_tokens_details.cached_tokens == 0
+    assert answer.usage.prompt_tokens_details.cached_tokens in range(PROMPT_TOKENS)  # the last token is always computed
 
 
 def test_a_streamed_chat_answer_is_the_same_text(client: openai.OpenAI) -> None:
