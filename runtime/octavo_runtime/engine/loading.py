@@ -7,10 +7,12 @@ import torch
 
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.memory import available_bytes, usable_cpus
-from octavo_runtime.model.attention import AttentionShape, ReferenceBackend
+from octavo_runtime.model.attention import AttentionBackend, AttentionShape, ReferenceBackend
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.linear import Linear, TiledLinear
+from octavo_runtime.model.tiled_attention import TiledBackend
 from octavo_runtime.model.weights import WeightReader, open_checkpoint
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -23,7 +25,7 @@ class LoadedModel:
     """A model ready to run, with the values that were settled for it."""
 
     decoder: Decoder
-    backend: ReferenceBackend
+    backend: AttentionBackend
     pool: KvPool
     device: torch.device
     dtype: torch.dtype
@@ -45,11 +47,12 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
     wanted_len = _context(config, checkpoint.config)
     weights = WeightReader(checkpoint, dtype, progress)
     with torch.inference_mode():
-        decoder = Decoder(checkpoint.config, weights, wanted_len, device)
+        linear = TiledLinear if config.batch_invariant else Linear
+        decoder = Decoder(checkpoint.config, weights, wanted_len, device, linear)
     shape = AttentionShape(
         checkpoint.config.heads, checkpoint.config.kv_heads, checkpoint.config.head_dim, block_size, dtype
     )
-    backend = ReferenceBackend(shape)
+    backend = TiledBackend(shape) if config.batch_invariant else ReferenceBackend(shape)
     pages = _pages(config, checkpoint.config.layers * backend.page_bytes)
     max_model_len = min(wanted_len, pages * block_size)
     if config.max_model_len is not None and max_model_len < config.max_model_len:
@@ -63,6 +66,10 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
 
 def _device(config: ServeConfig) -> torch.device:
     """Only CPUs so far: asking for what cannot be is an error, `auto` is what there is."""
+    if config.device == "cuda" and config.batch_invariant:
+        raise ConfigError(
+            "--batch-invariant: not on GPUs, which have no matrix product in fixed tiles yet; use --device cpu or leave it out"
+        )
     if config.device == "cuda":
         found = "no CUDA device is visible" if not torch.cuda.is_available() else "this version has no GPU kernels yet"
         raise ConfigError(f"--device cuda: {found}; use --device cpu")

@@ -8,6 +8,8 @@ from octavo_runtime.engine.request import Sequence
 from octavo_runtime.engine.tables import Tables
 from octavo_runtime.messages import AddRequest
 
+PREDICTED_EVERY_S = 0.2
+
 
 class PeakAdmission:
     """Asked anew for every plan: `begin`, then `fits` for each candidate and `admitted` for those that enter."""
@@ -19,6 +21,7 @@ class PeakAdmission:
         self._usable = usable_pages(pool.total)
         self._demands: list[Demand] = []
         self._shared = 0
+        self._predicted, self._predicted_s = 0, -PREDICTED_EVERY_S
         self.lengths = OutputLengths()
 
     def begin(self, batch: Batch) -> None:
@@ -36,13 +39,15 @@ class PeakAdmission:
     def admitted(self, candidate: Sequence, match: Match) -> None:
         self._demands += self._waiting(candidate, match)
 
-    def predicted_peak(self) -> int:
-        """Of those that run, in pages, as they were at `begin` and with those admitted since."""
-        return peak_pages(self._shared, self._demands, self._pool.page_size)
+    def prediction(self, batch: Batch, waiting_tokens: int, now_s: float) -> tuple[int, int]:
+        """For gauges: the predicted peak of those that run, and the pages that lack if all who wait ran as well.
 
-    def deficit(self, waiting_tokens: int) -> int:
-        """Pages that lack if all who wait ran as well; `waiting_tokens`: of their prompts and expected outputs."""
-        return max(0, self.predicted_peak() + self._pool.pages_for(waiting_tokens) - self._usable)
+        `waiting_tokens`: of their prompts and expected outputs. Worked out anew a few times a second: it costs as much as a plan.
+        """
+        if now_s - self._predicted_s >= PREDICTED_EVERY_S or not len(batch):
+            self.begin(batch)
+            self._predicted, self._predicted_s = peak_pages(self._shared, self._demands, self._pool.page_size), now_s
+        return self._predicted, max(0, self._predicted + self._pool.pages_for(waiting_tokens) - self._usable)
 
     def expected_output(self, asked: AddRequest) -> int:
         """Tokens that a request is expected to generate, when it arrives."""

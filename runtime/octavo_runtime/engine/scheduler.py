@@ -239,7 +239,7 @@ class Scheduler:
         lengths, self._outcome.lengths = self._outcome.lengths, []
         for length, _ in lengths:
             peak.lengths.record(length)
-        peak.begin(life.batch)
+        predicted_peak, predicted_deficit = peak.prediction(life.batch, life.waiting.expected_tokens, self._clock_s())
         return Stats(
             running=len(life.batch),
             waiting=len(life.waiting),
@@ -257,7 +257,7 @@ class Scheduler:
             prefix_queries_tokens_total=self._counts.prefix_queries_tokens_total,
             prefix_hits_tokens_total=self._counts.prefix_hits_tokens_total,
             page_copies_total=life.tables.copies_total,
-            predicted_peak_blocks=peak.predicted_peak(),
-            predicted_deficit_blocks=peak.deficit(life.waiting.expected_tokens),
+            predicted_peak_blocks=predicted_peak,
+            predicted_deficit_blocks=predicted_deficit,
             step_forecast_ratios=[length / max(1, forecast) for length, forecast in lengths],
         )
