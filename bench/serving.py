@@ -17,6 +17,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine process set
 import torch
 import transformers
 
+from bench.static_batches import reference_model, static_rate
 from bench.workload import Request, mixed
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.engine.llm import LLM
@@ -37,40 +38,6 @@ def octavo_rate(llm: LLM, work: list[Request]) -> float:
     return tokens / (time.monotonic() - started_s)
 
 
-def static_rate(model: transformers.PreTrainedModel, work: list[Request]) -> float:
-    """Output tokens a second in batches of `STATIC_BATCH`, each as long as its longest member."""
-    started_s = time.monotonic()
-    for first in range(0, len(work), STATIC_BATCH):
-        batch = work[first : first + STATIC_BATCH]
-        width, steps = max(len(prompt) for prompt, _ in batch), max(output for _, output in batch)
-        ids, mask = torch.zeros(len(batch), width, dtype=torch.long), torch.zeros(len(batch), width, dtype=torch.long)
-        for row, (prompt, _) in enumerate(batch):
-            ids[row, width - len(prompt) :] = torch.tensor(prompt)
-            mask[row, width - len(prompt) :] = 1
-        with torch.inference_mode():
-            model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                max_new_tokens=steps,
-                min_new_tokens=steps,
-                do_sample=False,
-                pad_token_id=0,
-            )
-    return sum(output for _, output in work) / (time.monotonic() - started_s)
-
-
-def reference_model(path: Path, dtype: str) -> transformers.PreTrainedModel:
-    where: dict[str, object] = {"pretrained_model_name_or_path": str(path)}
-    if path.suffix == ".gguf":
-        where = {
-            "pretrained_model_name_or_path": str(path.parent),
-            "gguf_file": path.name,
-            "quantization_config": transformers.GgufConfig(dequantize=True),
-        }
-    model: transformers.PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=dtype)
-    return model.eval()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Throughput of Octavo's engine beside transformers' static batches.")
     parser.add_argument(
@@ -88,7 +55,7 @@ def main() -> None:
     print(f"{'pair':>4} {'octavo':>8} {'static':>8} {'ratio':>6}")
     ratios = []
     for pair in range(arguments.pairs):
-        ours, theirs = octavo_rate(llm, work), static_rate(model, work)
+        ours, theirs = octavo_rate(llm, work), static_rate(model, work, STATIC_BATCH)
         ratios.append(ours / theirs)
         print(f"{pair + 1:>4} {ours:8.1f} {theirs:8.1f} {ratios[-1]:6.2f}", flush=True)
     print(f"ratio: median {statistics.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}")

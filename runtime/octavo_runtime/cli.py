@@ -1,4 +1,4 @@
-"""`octavo serve | drain | --version`. Flags come from `config.py`'s table, each also as an environment variable.
+"""`octavo serve | drain | bench | --version`. Flags come from `config.py`'s table, each also as an environment variable.
 
 Kept light: `octavo drain` runs as a preStop hook and must not import a server.
 """
@@ -25,6 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from octavo_runtime.cli_drain import drain
 
         return drain(drain_run_dir(parsed, os.environ), parsed.settle, parsed.timeout)
+    if parsed.command == "bench":
+        from octavo_runtime.cli_bench import bench
+
+        return bench(parsed.name, parsed.arguments)
     try:
         config = serve_config(parsed, os.environ)
     except ConfigError as error:
@@ -71,13 +75,14 @@ def parser() -> argparse.ArgumentParser:
         prog="octavo", description="Serve a language model behind an OpenAI-compatible API.", allow_abbrev=False
     )
     root.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain")
+    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain|bench")
     _add_serve(commands.add_parser("serve", help="serve a model", allow_abbrev=False, epilog=_ENVIRONMENT_HELP))
     _add_drain(
         commands.add_parser(
             "drain", help="let a running server finish what is in flight and refuse new requests", allow_abbrev=False
         )
     )
+    _add_bench(commands.add_parser("bench", help="run a benchmark of the source checkout", allow_abbrev=False))
     return root
 
 
@@ -141,6 +146,11 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
         default=DRAIN_TIMEOUT_S,
         help=f"seconds after settling that requests in flight get to finish (default: {DRAIN_TIMEOUT_S})",
     )
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="the benchmark (default: list them)")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments; --help after the name lists them")
 
 
 def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
