@@ -103,9 +103,16 @@ def test_a_stop_string_ends_one_choice_and_not_the_others(
     assert until(lambda: is_idle(server))
 
 
-def test_a_client_that_goes_away_takes_all_its_choices_with_it(server: RunningServer) -> None:
-    with Stream(server, n=4) as stream:
-        stream.begin()
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"n": 4}, id="streamed"),
+        pytest.param({"n": 4, "stream": False}, id="whole"),
+        pytest.param({"n": 2, "use_beam_search": True, "beam_width": 4, "stream": False}, id="beams"),
+    ],
+)
+def test_a_client_that_goes_away_takes_all_its_choices_with_it(server: RunningServer, options: dict[str, Any]) -> None:
+    with Stream(server, **options) as stream:
         until(lambda: server.gauge("vllm:num_requests_running") == 4)
         stream.kill()
         until(lambda: is_idle(server))
