@@ -99,15 +99,17 @@ async def _soak(server: RunningServer, traffic: Traffic, requests: int, concurre
     pids = _pids(server)
     before = await asyncio.to_thread(_settled, server)
     tally, memory = Tally(requests), Memory(pids)
+    own_cpu_s = -time.process_time()
     async with Client("127.0.0.1", server.port, first) as client, _watching(server, client, tally, memory):
         await drive(client, (traffic.ask(number) for number in range(requests)), concurrency, tally)
         seconds = tally.seconds
+    own_cpu_s += time.process_time()
     after = await asyncio.to_thread(_settled, server, before)
     pids_after = _pids(server)
     rest = await asyncio.to_thread(_rest, server)
     processes = [Process(name, pids[name], pids_after[name], before[name], after[name]) for name in pids]
     print(tables(tally, processes, memory, rest, client.busy, client.compared))
-    rate, own_ms = tally.done / seconds, 1000 * time.process_time() / tally.done
+    rate, own_ms = tally.done / seconds, 1000 * own_cpu_s / tally.done
     print(
         f"{tally.done:,} requests in {seconds:.0f} s: {rate:.1f} a second; the client took {own_ms:.1f} ms of CPU for each"
     )

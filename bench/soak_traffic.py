@@ -91,12 +91,12 @@ class Traffic:
         if part < 0.12:
             fields, expected = source.choice(self._fixed)
             return _ask("fixed question", fields, expected, "use_beam_search" not in fields and source.random() < 0.5)
-        ask = self._good(source)
+        ask = self._good(source, _is_surge(number))
         return ask if part < 0.89 else dataclasses.replace(ask, **_leaving(source, ask.streamed))
 
-    def _good(self, source: random.Random) -> Ask:
-        fields, prompt_tokens, prompts = self._prompt(source)
-        output = _output_tokens(source)
+    def _good(self, source: random.Random, surge: bool) -> Ask:
+        fields, prompt_tokens, prompts = self._prompt(source, _prompt_tokens(source) + 60 * surge)
+        output = source.randint(60, 120) if surge else _output_tokens(source)
         kind, sequences = "plain", 1
         stops: tuple[str, ...] = ()
         if self._chance(source, 0.05, "beams"):
@@ -123,9 +123,8 @@ class Traffic:
         expected = Completion(prompts * sequences, prompt_tokens, output, exact, stops, may_expire)
         return _ask("streamed" if kind == "plain" and streamed else kind, fields, expected, streamed)
 
-    def _prompt(self, source: random.Random) -> tuple[dict[str, Any], int, int]:
+    def _prompt(self, source: random.Random, length: int) -> tuple[dict[str, Any], int, int]:
         """The prompt's fields, its tokens, and how many prompts it is."""
-        length = _prompt_tokens(source)
         if source.random() < 0.3:
             text = "".join(chr(source.randrange(32, 127)) for _ in range(length))
             return {"messages": [{"role": "user", "content": text}]}, length + CHAT_MARKS, 1
@@ -171,11 +170,12 @@ def _prompt_tokens(source: random.Random) -> int:
 
 
 def _output_tokens(source: random.Random) -> int:
-    """Mostly 1 to 16. The few long ones are more than the forecast of lengths, so pages run out and sequences are preempted."""
-    part = source.random()
-    if part < 0.92:
-        return source.randint(1, 16)
-    return source.randint(17, 64) if part < 0.98 else source.randint(100, 300)
+    return source.randint(1, 12) if source.random() < 0.95 else source.randint(13, 64)
+
+
+def _is_surge(number: int) -> bool:
+    """Now and then a crowd of long outputs comes at once: more than their forecast, so pages run out and sequences are preempted."""
+    return 150 <= number % 1000 < 190
 
 
 def _sampling(source: random.Random) -> dict[str, Any]:
