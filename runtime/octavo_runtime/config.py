@@ -16,6 +16,7 @@ T = TypeVar("T")
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float32")
 DEFAULT_MAX_NUM_SEQS = 64
+LONG_PROMPT_TOKENS = 8192  # while most prompts are longer, the automatic max_num_seqs is halved
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
 _MODEL_FORMS = "give the path of a GGUF file or a model folder, as a path or file:///path"
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -123,7 +124,8 @@ class ServeConfig:
     )
     max_num_seqs: int | None = option(
         None,
-        f"most sequences in one step (default: {DEFAULT_MAX_NUM_SEQS}, and half of it while most prompts are longer than 8192 tokens)",
+        f"most sequences in one step (default: {DEFAULT_MAX_NUM_SEQS}, and half of it while most prompts are longer than "
+        f"{LONG_PROMPT_TOKENS} tokens)",
         parse_positive,
     )
     max_num_batched_tokens: int = option(
@@ -144,7 +146,9 @@ class ServeConfig:
     batch_invariant: bool = option(
         False, "compute logits that do not depend on what else is in the batch (CPU only; slower)", parse_switch
     )
-    audit: bool = option(False, "check the KV cache's books while serving; an error in them ends the engine", parse_switch)
+    audit: bool = option(
+        False, "check the KV cache's books while serving; an error in them ends the engine", parse_switch
+    )
     tenant_header: str | None = option(
         None, "header that names the tenant; tenants do not share cached prefixes (default: one tenant)"
     )
@@ -168,7 +172,9 @@ class ServeConfig:
                 "every running sequence needs a token in a step"
             )
         if self.tenant_secret_file is not None and not Path(self.tenant_secret_file).is_file():
-            raise ConfigError(f"--tenant-secret-file {self.tenant_secret_file} is not a file: give one that holds the secret")
+            raise ConfigError(
+                f"--tenant-secret-file {self.tenant_secret_file} is not a file: give one that holds the secret"
+            )
 
     @property
     def model_path(self) -> Path:

@@ -170,13 +170,13 @@ class Stats(msgspec.Struct, frozen=True):
     step_generated_tokens: int
     busy_s_total: float  # time with a step in flight since start
     preemptions_total: int
-    max_num_seqs: int = 0  # sequences that may run at once now: half of the configured automatic value while prompts are long
+    max_num_seqs: int = 0  # sequences that may run at once now: the automatic value is halved while prompts are long
     prefix_queries_tokens_total: int = 0  # prompt tokens that were looked up in the prefix cache
     prefix_hits_tokens_total: int = 0  # of these, found
     page_copies_total: int = 0  # copies on write
     predicted_peak_blocks: int = 0  # of the running sequences
     predicted_deficit_blocks: int = 0  # what running and waiting sequences are predicted to lack at their peak
-    step_forecast_ratios: list[float] = []  # output length / its forecast at admission, of sequences that ended in this step
+    step_forecast_ratios: list[float] = []  # output length / its forecast, of the sequences that ended in this step
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):

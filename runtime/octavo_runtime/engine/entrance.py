@@ -9,6 +9,7 @@ from octavo_runtime.engine.request import Sequence
 PASSED_BY_MOST = 8  # later sequences that may enter while the head does not fit …
 SMALL_SHARE = 4  # … each of at most a fourth of its need
 LOOKED_AT = 64  # waiting sequences that are considered in one plan
+ENTERED_AT_ONCE = 16  # each costs a prediction, and a step computes few prompts anyway
 
 
 class Entrance:
@@ -18,26 +19,30 @@ class Entrance:
         self.peak = PeakAdmission(pool, life.tables, limits)
 
     def admit(self, max_num_seqs: int) -> list[Sequence]:
-        """Let in whoever may run now, no more than `max_num_seqs` at once; returns those whose first time it is.
+        """Let in whoever may run now, no more than `max_num_seqs` at once; returns those who did.
 
         While the first of the queue does not fit, a few small ones may pass it, so that it still has its turn soon.
         """
-        if not len(self._life.waiting) or self._life.batch.free_slots <= 0:
-            return []
-        self.peak.begin(self._life.batch)
         entered: list[Sequence] = []
+        if not len(self._life.waiting) or not self._has_slots(1, max_num_seqs):
+            return entered
+        self.peak.begin(self._life.batch)
         head: Sequence | None = None
         for sequence in self._life.waiting.first(LOOKED_AT):
+            if len(entered) == ENTERED_AT_ONCE or not self._has_slots(1, max_num_seqs):
+                break
             if sequence.offered or (head is not None and not self._may_pass(sequence, head)):
                 continue
-            match = self._match(sequence, max_num_seqs)
-            if match is None:
-                head = head or sequence
-            elif not self._computed_beside(sequence, match):
-                self.peak.admitted(sequence, match)
-                entered += [sequence] if self._enter(sequence, match) else []
+            match = self._life.tables.match(sequence)
+            if self._computed_beside(sequence, match):
+                continue
+            if self._has_slots(sequence.choices, max_num_seqs) and self.peak.fits(sequence, match):
+                self._enter(sequence, match)
+                entered.append(sequence)
                 if head is not None:
                     head.passed_by += 1
+            else:
+                head = head or sequence
         return entered
 
     def _may_pass(self, sequence: Sequence, head: Sequence) -> bool:
@@ -45,16 +50,10 @@ class Entrance:
             return False
         return SMALL_SHARE * self.peak.wanted_pages(sequence) <= self.peak.wanted_pages(head)
 
-    def _match(self, sequence: Sequence, max_num_seqs: int) -> Match | None:
-        """What it would begin with, None where it does not fit."""
+    def _has_slots(self, count: int, max_num_seqs: int) -> bool:
+        """For all that a sequence forks into; alone, a request wider than a halved limit runs all the same."""
         batch = self._life.batch
-        over = (
-            len(batch) > 0 and len(batch) + sequence.choices > max_num_seqs
-        )  # alone, a wide request may run all the same
-        if over or sequence.choices > batch.free_slots:
-            return None
-        match = self._life.tables.match(sequence)
-        return match if self.peak.fits(sequence, match) else None
+        return count <= batch.free_slots and (not len(batch) or len(batch) + count <= max_num_seqs)
 
     def _computed_beside(self, sequence: Sequence, match: Match) -> bool:
         """Whether the page that it lacks first is just being computed by one that runs: it waits for that page instead."""
@@ -68,12 +67,7 @@ class Entrance:
             for other in self._life.batch
         )
 
-    def _enter(self, sequence: Sequence, match: Match) -> bool:
-        """Whether it is the first time that its request has a place."""
+    def _enter(self, sequence: Sequence, match: Match) -> None:
+        self.peak.admitted(sequence, match)
         self._life.enter(sequence, match)
-        request = sequence.request
-        if request.cached_tokens is not None:
-            return False
-        request.cached_tokens = match.tokens
-        request.forecast_output = self.peak.remaining(sequence)
-        return True
+        sequence.request.forecast_output = self.peak.remaining(sequence) + sequence.generated

@@ -6,7 +6,8 @@ changed."""
 
 import collections
 
-LONG_PROMPT_TOKENS = 8192
+from octavo_runtime.config import LONG_PROMPT_TOKENS
+
 _PROMPTS_SEEN = 64
 _PROMPTS_NEEDED = 8
 

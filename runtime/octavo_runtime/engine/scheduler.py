@@ -115,8 +115,9 @@ class Scheduler:
         """End single choices of requests, by id and index; whether there was any."""
         assert not self._runs
         requests = self._life.requests
-        live = [one for name, _ in sequences if name in requests for one in requests[name].sequences]
-        gone = [one for one in live if (one.request.asked.id, one.index) in set(sequences) and one.choices == 1]
+        wanted = set(sequences)
+        live = [one for name in {name for name, _ in wanted} & requests.keys() for one in requests[name].sequences]
+        gone = [one for one in live if (one.request.asked.id, one.index) in wanted and one.choices == 1]
         for sequence in gone:
             self._life.finish(sequence)
         return bool(gone)
@@ -128,8 +129,8 @@ class Scheduler:
             self._ended += self._outcome.overdue(request)
         if self.gathering_s() > 0:
             return None
+        self._admit()  # before anything is held: who enters may share a page that another was about to write
         self._plan_decodes()
-        self._admit()
         self._plan_prefills()
         if not self._runs and self._park_beams():
             self._admit()
@@ -174,9 +175,13 @@ class Scheduler:
                 self._runs[sequence] = 1
 
     def _admit(self) -> None:
+        """What a request finds in the prefix cache, and that it has left the queue, counts the first time only."""
         for sequence in self._entrance.admit(self.max_num_seqs):
-            self._counts.looked_up(sequence.request.prompt_length, sequence.computed)
-            self._drain.left(self._clock_s())
+            request = sequence.request
+            if request.cached_tokens is None:
+                request.cached_tokens = sequence.computed
+                self._counts.looked_up(request.prompt_length, sequence.computed)
+                self._drain.left(self._clock_s())
 
     def _plan_prefills(self) -> None:
         """Go on with all prompts that are not computed, and with what is computed again after a preemption."""

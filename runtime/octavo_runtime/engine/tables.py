@@ -81,11 +81,12 @@ class Tables:
     def leave(self, sequence: Sequence) -> None:
         """Give all pages back. The tail stays findable too, if nobody else goes on from it."""
         full, offset = divmod(sequence.computed, self._pool.page_size)
-        if self._identity and offset and self._pool.references(sequence.pages[full]) == 1:
+        if self._identity and offset and self._holds_more_than_is_named(sequence, full, offset):
             tail, parent = sequence.tokens[sequence.computed - offset : sequence.computed], self._parent(sequence, full)
             self._pool.publish(sequence.pages[full], chain_key(parent, tail), parent, tail)
         self._pool.release(sequence.pages)
         self._copies.pop(sequence, None)
+        sequence.computed_once = max(sequence.computed_once, sequence.computed)
         sequence.pages, sequence.computed = [], 0
 
     def own_pages(self, sequence: Sequence) -> int:
@@ -117,6 +118,13 @@ class Tables:
             return True
         pool.unname(page)
         return False
+
+    def _holds_more_than_is_named(self, sequence: Sequence, place: int, offset: int) -> bool:
+        """Whether its page holds what can be found under no name yet, and under its name alone. A copy that was planned and
+        never made holds nothing."""
+        page = sequence.pages[place]
+        copied = sequence not in self._copies
+        return copied and self._pool.references(page) == 1 and self._pool.filled(page) < offset
 
     def _parent(self, sequence: Sequence, page: int) -> bytes:
         return sequence.keys[page - 1] if page else sequence.request.root

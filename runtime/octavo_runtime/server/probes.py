@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from octavo_runtime.config import ServeConfig
+from octavo_runtime.config import LONG_PROMPT_TOKENS, ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.messages import EngineInfo, Stats
 from octavo_runtime.server.gauges import Availability, Snapshot
@@ -20,7 +20,6 @@ from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import Supervisor
 
 PATHS = ("/live", "/ready", "/health", "/state", "/metrics")
-LONG_PROMPT_TOKENS = 8192  # what the engine calls a long prompt
 NORMAL_PRESSURE = 0  # the ladder's level; this version has no ladder and stays at it
 
 
