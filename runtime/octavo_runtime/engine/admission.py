@@ -20,7 +20,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Queued:
-    """What waits already. Prompt tokens count once for each sequence of a request."""
+    """What waits already. Prompt tokens count once for each sequence of a request, each beam too."""
 
     sequences: int
     prompt_tokens: int
@@ -107,7 +107,7 @@ def _queue_full(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInf
             f"try again in {queued.retry_after_s} s"
         )
         return ErrorInfo("queue_full", text, retry_after_s=queued.retry_after_s)
-    tokens = len(request.prompt_ids) * request.n
+    tokens = len(request.prompt_ids) * (request.beam.width if request.beam else request.n)
     most = limits.max_queued_tokens
     # A prompt that alone is over the limit is let into an empty queue: it would never get in otherwise.
     if most is not None and queued.sequences and queued.prompt_tokens + tokens > most:

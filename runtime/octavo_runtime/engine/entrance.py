@@ -16,6 +16,7 @@ class Entrance:
     def __init__(self, pool: BlockPool, life: Lifecycle, limits: Limits) -> None:
         self._pool = pool
         self._life = life
+        self._limits = limits
         self.peak = PeakAdmission(pool, life.tables, limits)
 
     def admit(self, max_num_seqs: int) -> list[Sequence]:
@@ -31,7 +32,7 @@ class Entrance:
         for sequence in self._life.waiting.first(LOOKED_AT):
             if len(entered) == ENTERED_AT_ONCE or not self._has_slots(1, max_num_seqs):
                 break
-            if sequence.offered or (head is not None and not self._may_pass(sequence, head)):
+            if head is not None and not self._may_pass(sequence, head):
                 continue
             match = self._life.tables.match(sequence)
             if self._computed_beside(sequence, match):
@@ -52,8 +53,9 @@ class Entrance:
 
     def _has_slots(self, count: int, max_num_seqs: int) -> bool:
         """For all that a sequence forks into; alone, a request wider than a halved limit runs all the same."""
-        batch = self._life.batch
-        return count <= batch.free_slots and (not len(batch) or len(batch) + count <= max_num_seqs)
+        free = self._life.batch.free_slots
+        taken = self._limits.max_num_seqs - free
+        return count <= free and (taken == 0 or taken + count <= max_num_seqs)
 
     def _computed_beside(self, sequence: Sequence, match: Match) -> bool:
         """Whether the page that it lacks first is just being computed by one that runs: it waits for that page instead."""

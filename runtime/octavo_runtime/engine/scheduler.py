@@ -112,11 +112,11 @@ class Scheduler:
         return known
 
     def abort_sequences(self, sequences: list[tuple[str, int]]) -> bool:
-        """End single choices of requests, by id and index; whether there was any."""
+        """End single choices of requests, by id and index; whether there was any. Beams are no choices: they end together."""
         assert not self._runs
-        requests = self._life.requests
         wanted = set(sequences)
-        live = [one for name in {name for name, _ in wanted} & requests.keys() for one in requests[name].sequences]
+        requests = [self._life.requests[name] for name in {name for name, _ in wanted} if self.knows(name)]
+        live = [one for request in requests if request.asked.beam is None for one in request.sequences]
         gone = [one for one in live if (one.request.asked.id, one.index) in wanted and one.choices == 1]
         for sequence in gone:
             self._life.finish(sequence)

@@ -2,6 +2,7 @@
 
 import bisect
 import collections
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ class WaitingQueue:
 
     def __init__(self) -> None:
         self._sequences: list[Sequence] = []
+        self._expected: dict[Sequence, int] = {}  # as it was when they came: the forecast may change before they leave
         self.prompt_tokens = 0  # of all who wait: n times for a request of n sequences
         self.expected_tokens = 0  # the same with their expected output
 
@@ -26,20 +28,20 @@ class WaitingQueue:
         return iter(self._sequences)
 
     def first(self, count: int) -> list[Sequence]:
-        return self._sequences[:count]
+        """The first `count` that have something to compute: not the beams that wait for their siblings."""
+        return list(itertools.islice((one for one in self._sequences if not one.offered), count))
 
     def add(self, sequence: Sequence) -> None:
+        request = sequence.request
+        self._expected[sequence] = sequence.choices * (request.prompt_length + request.forecast_output)
         bisect.insort(self._sequences, sequence, key=_rank)
-        self._count(sequence, 1)
+        self.prompt_tokens += sequence.choices * request.prompt_length
+        self.expected_tokens += self._expected[sequence]
 
     def remove(self, sequence: Sequence) -> None:
-        self._sequences.remove(sequence)
-        self._count(sequence, -1)
-
-    def _count(self, sequence: Sequence, sign: int) -> None:
-        request = sequence.request
-        self.prompt_tokens += sign * sequence.choices * request.prompt_length
-        self.expected_tokens += sign * sequence.choices * (request.prompt_length + request.forecast_output)
+        del self._sequences[bisect.bisect_left(self._sequences, sequence.rank, key=_rank)]
+        self.prompt_tokens -= sequence.choices * sequence.request.prompt_length
+        self.expected_tokens -= self._expected.pop(sequence)
 
 
 class DrainRate:
