@@ -35,6 +35,17 @@ def silu_mul(x: Tensor) -> Tensor:
     return functional.silu(gate) * up
 
 
+def silu_mul_by_exp(x: Tensor) -> Tensor:
+    """`silu_mul` as gate / (1 + exp(−gate)) · up, in fp32 until the product: an element's value does not depend on its place.
+
+    Torch's `silu` takes the last elements of a row, and of a thread's share, through another exponential than the others, which
+    differs in the last bit; its `exp` uses one for all.
+    """
+    gate, up = x.chunk(2, dim=-1)
+    wide = gate.float()
+    return (wide / (1 + torch.exp(-wide))).to(x.dtype) * up
+
+
 def write_kv(k: Tensor, v: Tensor, kv_layer: Tensor, slot_map: Tensor) -> None:
     """Store the step's keys and values: token t goes to slot `slot_map[t]` = page · page_size + offset.
 

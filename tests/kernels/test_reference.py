@@ -62,3 +62,35 @@ def test_rope(tokens: int, heads: int, width: int, dtype: torch.dtype) -> None:
 def test_silu_mul(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = draw(*shape, dtype=dtype) * 4
     check(reference.silu_mul(x), formulas.silu_mul(exact(x)), dtype)
+    check(reference.silu_mul_by_exp(x), formulas.silu_mul(exact(x)), dtype)
+
+
+@pytest.mark.parametrize("gate", [-1e4, -89.0, 89.0, 1e4], ids=str)
+def test_silu_mul_where_the_exponential_leaves_its_type(gate: float) -> None:
+    x = torch.tensor([[gate, 2.0]])
+    assert torch.equal(reference.silu_mul_by_exp(x), torch.tensor([[2 * max(gate, 0.0)]]))
+
+
+@pytest.mark.parametrize("width", [1, 15, 33, 301, 32769])
+def test_silu_mul_by_exp_gives_an_element_the_same_bits_at_every_place(width: int) -> None:
+    for value in draw(40).tolist():
+        out = reference.silu_mul_by_exp(torch.full((3, 2 * width), 4 * value))
+        assert torch.equal(out, reference.silu_mul_by_exp(torch.full((1, 2), 4 * value)).expand(3, width))
+
+
+@pytest.mark.parametrize("width", [16, 107, 576])
+def test_norms_and_rotation_give_a_row_the_same_bits_at_every_place(width: int) -> None:
+    """401 rows are more than one thread takes."""
+    row, weight = draw(1, 2, width), draw(width, seed=1)
+    angles = torch.linspace(0, 3, width // 2).unsqueeze(0)
+
+    def ops(x: Tensor) -> Tensor:
+        cos, sin = angles.cos().expand(len(x), -1), angles.sin().expand(len(x), -1)
+        return reference.rope(reference.rms_norm(x, weight, 1e-5)[..., : width // 2 * 2], cos, sin)
+
+    alone = ops(row)
+    for rows in (2, 7, 16, 33, 401):
+        for place in {0, rows // 2, rows - 1}:
+            company = draw(rows, 2, width, seed=rows)
+            company[place] = row
+            assert torch.equal(ops(company)[place], alone[0])

@@ -10,6 +10,7 @@ from octavo_runtime.engine.memory import available_bytes, usable_cpus
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape, ReferenceBackend
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
+from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.linear import Linear, TiledLinear
 from octavo_runtime.model.tiled_attention import TiledBackend
@@ -61,6 +62,11 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
             f"tokens, the memory for KV holds {pages:,}: raise --kv-cache-memory or lower --max-model-len"
         )
     pool = KvPool(checkpoint.config.layers, pages, backend.page_bytes, device)
+    if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
+        raise ConfigError(
+            f"--batch-invariant: on this machine, with torch {torch.__version__}, a token's logits differ between alone and in "
+            "company even in fixed tiles: leave the flag out"
+        )
     return LoadedModel(decoder, backend, pool, device, dtype, block_size, max_model_len, checkpoint.fingerprint())
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from octavo_kernels import reference
 from octavo_runtime.model.config import ModelError
@@ -79,7 +80,7 @@ class _Rows:
     end: int
     batch: int
     pages: Tensor  # [batch, P]
-    visible: Tensor  # bool [batch, rows, S]
+    visible: Tensor  # bool [batch, padded rows, S]
 
 
 class ReferenceBackend:
@@ -92,7 +93,7 @@ class ReferenceBackend:
 
     def __init__(self, shape: AttentionShape) -> None:
         self._shape = shape
-        self.layout_id = f"reference-{shape.page_size}x{shape.kv_heads}x{shape.head_dim}-{shape.dtype}"
+        self.layout_id = f"{self.name}-{shape.page_size}x{shape.kv_heads}x{shape.head_dim}-{shape.dtype}"
         self.page_bytes = 2 * shape.page_size * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
         self._prepared: tuple[AttentionMeta, int | None, list[_Rows]] | None = None
 
@@ -111,13 +112,24 @@ class ReferenceBackend:
         importance_out: Tensor | None = None,
     ) -> Tensor:
         if softcap is not None or sinks is not None or importance_out is not None:
-            raise ModelError("the reference attention back end has no softcap, sinks or importance")
+            raise ModelError(f"the {self.name} attention back end has no softcap, sinks or importance")
         pages, out = self._view(kv_layer), torch.empty_like(q)
         for rows in self._rows(meta, window):
             k, v = reference.gather_kv(pages, rows.pages)
             part = q[rows.begin : rows.end].view(rows.batch, -1, *q.shape[1:])
-            out[rows.begin : rows.end] = reference.attend_rows(part, k, v, rows.visible, scale).flatten(0, 1)
+            out[rows.begin : rows.end] = self._attend(part, k, v, rows.visible, scale).flatten(0, 1)
         return out
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> Tensor:
+        """q `[batch, rows, Hq, D]`, k and v `[batch, Hkv, S, D]`, visible `[batch, _padded_rows(rows), S]` → as q."""
+        return reference.attend_rows(q, k, v, visible, scale)
+
+    def _padded_rows(self, q_len: int) -> int:
+        return q_len
+
+    def _padded_slots(self, kv_len: int) -> int:
+        """How many slots are gathered for `kv_len` ones: whole pages."""
+        return -(-kv_len // self._shape.page_size) * self._shape.page_size
 
     def _view(self, kv_layer: Tensor) -> Tensor:
         shape = self._shape
@@ -139,14 +151,15 @@ class ReferenceBackend:
         return plan
 
     def _group(self, meta: AttentionMeta, window: int | None, first: int, last: int, begin: int, q_len: int) -> _Rows:
-        page_size = self._shape.page_size
-        pages = -(-max(meta.kv_lens[first:last]) // page_size)
-        back = torch.arange(q_len - 1, -1, -1, device=meta.kv_len.device)
-        q_slot = meta.kv_len[first:last].unsqueeze(1) - 1 - back
+        slots = self._padded_slots(max(meta.kv_lens[first:last]))
+        pages = slots // self._shape.page_size
+        table = meta.page_table[first:last, :pages]
+        own = torch.arange(self._padded_rows(q_len), device=meta.kv_len.device) - q_len
+        q_slot = meta.kv_len[first:last].unsqueeze(1) + own
         return _Rows(
             begin=begin,
             end=begin + (last - first) * q_len,
             batch=last - first,
-            pages=meta.page_table[first:last, :pages],
-            visible=reference.visible_slots(q_slot, pages * page_size, window),
+            pages=functional.pad(table, (0, pages - table.shape[1])),
+            visible=reference.visible_slots(q_slot, slots, window),
         )

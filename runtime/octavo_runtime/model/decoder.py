@@ -1,5 +1,7 @@
 """A decoder of the Llama family: `hidden` runs the layers over a step's tokens, `logits` the head over the rows that need it."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -10,15 +12,17 @@ from octavo_runtime.model.linear import Linear
 from octavo_runtime.model.rotary import rotary_tables
 from octavo_runtime.model.weights import WeightReader
 
+NewLinear = Callable[[], Linear]
+
 
 class Attention:
     """Grouped-query self-attention with rotary positions over paged keys and values."""
 
-    def __init__(self, config: ModelConfig, weights: WeightReader, prefix: str) -> None:
+    def __init__(self, config: ModelConfig, weights: WeightReader, prefix: str, linear: NewLinear) -> None:
         self._config = config
         hidden, width = config.hidden_size, config.head_dim
         heads = {"q": config.heads, "k": config.kv_heads, "v": config.kv_heads}
-        self._qkv, self._out = Linear(), Linear()
+        self._qkv, self._out = linear(), linear()
         for part, count in heads.items():
             self._qkv.load(weights.take(f"{prefix}.{part}_proj.weight", (count * width, hidden)))
         self._qkv.finalize()
@@ -50,9 +54,9 @@ class Attention:
 class Mlp:
     """SwiGLU: down(SiLU(gate(x)) · up(x))."""
 
-    def __init__(self, config: ModelConfig, weights: WeightReader, prefix: str) -> None:
+    def __init__(self, config: ModelConfig, weights: WeightReader, prefix: str, linear: NewLinear) -> None:
         wide, hidden = config.intermediate_size, config.hidden_size
-        self._gate_up, self._down = Linear(), Linear()
+        self._gate_up, self._down = linear(), linear()
         self._gate_up.load(weights.take(f"{prefix}.gate_proj.weight", (wide, hidden)))
         self._gate_up.load(weights.take(f"{prefix}.up_proj.weight", (wide, hidden)))
         self._gate_up.finalize()
@@ -64,12 +68,12 @@ class Mlp:
 
 
 class Layer:
-    def __init__(self, config: ModelConfig, weights: WeightReader, prefix: str) -> None:
+    def __init__(self, config: ModelConfig, weights: WeightReader, prefix: str, linear: NewLinear) -> None:
         self._eps = config.norm_eps
         self._attention_norm = weights.take(f"{prefix}.input_layernorm.weight", (config.hidden_size,))
-        self._attention = Attention(config, weights, f"{prefix}.self_attn")
+        self._attention = Attention(config, weights, f"{prefix}.self_attn", linear)
         self._mlp_norm = weights.take(f"{prefix}.post_attention_layernorm.weight", (config.hidden_size,))
-        self._mlp = Mlp(config, weights, f"{prefix}.mlp")
+        self._mlp = Mlp(config, weights, f"{prefix}.mlp", linear)
 
     def __call__(
         self, x: Tensor, cos: Tensor, sin: Tensor, backend: AttentionBackend, kv_layer: Tensor, meta: AttentionMeta
@@ -80,16 +84,23 @@ class Layer:
 
 
 class Decoder:
-    """The whole model. `positions`: the longest context that will be asked for, in tokens."""
+    """The whole model. `positions`: the longest context that will be asked for, in tokens; `linear` makes its products."""
 
-    def __init__(self, config: ModelConfig, weights: WeightReader, positions: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: WeightReader,
+        positions: int,
+        device: torch.device,
+        linear: NewLinear = Linear,
+    ) -> None:
         self.config = config
         shape = (config.vocab_size, config.hidden_size)
         self._embedding = weights.take("model.embed_tokens.weight", shape)
-        self._layers = [Layer(config, weights, f"model.layers.{i}") for i in range(config.layers)]
+        self._layers = [Layer(config, weights, f"model.layers.{i}", linear) for i in range(config.layers)]
         self._norm = weights.take("model.norm.weight", (config.hidden_size,))
         tied = config.tied_embeddings and not weights.has("lm_head.weight")
-        self._head = Linear()
+        self._head = linear()
         self._head.load(self._embedding if tied else weights.take("lm_head.weight", shape))
         self._head.finalize()
         weights.finish()

@@ -1,4 +1,4 @@
-"""The reference back end: a ragged batch over shuffled pages against the formula, and the options that it refuses."""
+"""The back ends in torch: a ragged batch over shuffled pages against the formula, and the options that it refuses."""
 
 import dataclasses
 
@@ -9,15 +9,17 @@ from torch import Tensor
 
 from octavo_runtime.model.attention import AttentionMeta, AttentionShape, ReferenceBackend
 from octavo_runtime.model.config import ModelError
+from octavo_runtime.model.tiled_attention import TiledBackend
 from tests.kernels import formulas
 from tests.runtime.model.batches import PAGE_SIZE, POISON, Chunk, attention_meta, shuffled_pages
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 8
 CONTEXTS = (1, 9, 33, 7)
+KINDS = [pytest.param(ReferenceBackend, id="reference"), pytest.param(TiledBackend, id="tiled")]
 
 
-def backend(dtype: torch.dtype = torch.float32) -> ReferenceBackend:
-    return ReferenceBackend(AttentionShape(HEADS, KV_HEADS, WIDTH, PAGE_SIZE, dtype))
+def backend(dtype: torch.dtype = torch.float32, kind: type[ReferenceBackend] = ReferenceBackend) -> ReferenceBackend:
+    return kind(AttentionShape(HEADS, KV_HEADS, WIDTH, PAGE_SIZE, dtype))
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -56,6 +58,7 @@ def last_tokens(*counts: tuple[int, int]) -> list[Chunk]:
     return [Chunk(row, CONTEXTS[row] - count, count) for row, count in counts]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("window", [None, 1, 5], ids=["causal", "window 1", "window 5"])
 @pytest.mark.parametrize(
     "chunks",
@@ -67,10 +70,12 @@ def last_tokens(*counts: tuple[int, int]) -> list[Chunk]:
         pytest.param(last_tokens((1, 2), (3, 1), (2, 7)), id="one token after a chunk"),
     ],
 )
-def test_attends_as_the_formula(cache: Cache, chunks: list[Chunk], window: int | None) -> None:
+def test_attends_as_the_formula(
+    cache: Cache, chunks: list[Chunk], window: int | None, kind: type[ReferenceBackend]
+) -> None:
     meta = attention_meta(chunks, cache.table)
     q = draw(sum(chunk.count for chunk in chunks), HEADS, WIDTH, seed=1)
-    out = backend().attend(q, cache.layer, meta, WIDTH**-0.5, window, None, None)
+    out = backend(kind=kind).attend(q, cache.layer, meta, WIDTH**-0.5, window, None, None)
     parts = torch.split(q.double(), [chunk.count for chunk in chunks])
     expected = [
         formulas.attend(part.numpy(), cache.keys[c.row].double().numpy(), cache.values[c.row].double().numpy(), window)
@@ -100,12 +105,20 @@ def test_pages_take_the_bytes_that_they_say() -> None:
     assert wide.layout_id != narrow.layout_id
 
 
+def test_tiled_pages_are_not_taken_for_others() -> None:
+    """Equal bytes of pages, but keys and values differ in the last bits."""
+    tiled = backend(kind=TiledBackend)
+    assert tiled.page_bytes == backend().page_bytes
+    assert tiled.layout_id != backend().layout_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("option", ["softcap", "sinks", "importance_out"])
-def test_an_option_that_it_lacks_is_refused(cache: Cache, option: str) -> None:
+def test_an_option_that_it_lacks_is_refused(cache: Cache, option: str, kind: type[ReferenceBackend]) -> None:
     meta = attention_meta(last_tokens((0, 1)), cache.table)
     options = {"softcap": None, "sinks": None, "importance_out": None, option: torch.ones(1)}
-    with pytest.raises(ModelError, match="no softcap, sinks or importance"):
-        backend().attend(torch.ones(1, HEADS, WIDTH), cache.layer, meta, 1.0, None, **options)  # type: ignore[arg-type]  # any value does
+    with pytest.raises(ModelError, match=f"{kind.name} attention back end has no softcap, sinks or importance"):
+        backend(kind=kind).attend(torch.ones(1, HEADS, WIDTH), cache.layer, meta, 1.0, None, **options)  # type: ignore[arg-type]  # any value does
 
 
 @pytest.mark.parametrize(

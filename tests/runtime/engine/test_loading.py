@@ -1,0 +1,43 @@
+"""What `load` settles, and what it refuses by name."""
+
+from pathlib import Path
+
+import pytest
+
+from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.engine.loading import LoadedModel, load
+from octavo_runtime.model.weights import open_checkpoint
+from tests.runtime.models import save_tiny_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+def loaded(folder: Path, batch_invariant: bool = False) -> LoadedModel:
+    config = ServeConfig(str(folder), kv_cache_memory=8 << 20, batch_invariant=batch_invariant)
+    return load(config, lambda percent: None)
+
+
+@pytest.mark.parametrize(
+    ("batch_invariant", "name"), [(False, "reference"), (True, "tiled")], ids=["ordinary", "invariant"]
+)
+def test_the_flag_chooses_the_back_end(folder: Path, batch_invariant: bool, name: str) -> None:
+    assert loaded(folder, batch_invariant).backend.name == name
+
+
+def test_tells_the_fingerprint_of_the_files(folder: Path) -> None:
+    assert loaded(folder).fingerprint == open_checkpoint(folder).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("batch_invariant", "text"),
+    [
+        pytest.param(True, "--batch-invariant: not on GPUs.*use --device cpu or leave it out", id="invariant"),
+        pytest.param(False, "--device cuda: .*; use --device cpu", id="ordinary"),
+    ],
+)
+def test_gpus_are_refused(batch_invariant: bool, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        load(ServeConfig("nowhere", device="cuda", batch_invariant=batch_invariant), lambda percent: None)
