@@ -1,5 +1,8 @@
 """Whether one more sequence may run: the predicted peak of pages with it must stay within what is usable of the pool."""
 
+import bisect
+import dataclasses
+
 from octavo_runtime.engine.admission import Limits
 from octavo_runtime.engine.batch import Batch
 from octavo_runtime.engine.block_pool import BlockPool, Match
@@ -11,6 +14,18 @@ from octavo_runtime.messages import AddRequest
 PREDICTED_EVERY_S = 0.2
 
 
+@dataclasses.dataclass
+class _Crowd:
+    """Sequences that run together, what each of them needs, and the pages that several of them refer to."""
+
+    shared_pages: int
+    demands: dict[Sequence, Demand]
+    choices: list[Demand]  # of choices that are still to be drawn
+
+    def peak(self, page_size: int) -> int:
+        return peak_pages(self.shared_pages, [*self.demands.values(), *self.choices], page_size)
+
+
 class PeakAdmission:
     """Asked anew for every plan: `begin`, then `fits` for each candidate and `admitted` for those that enter."""
 
@@ -19,25 +34,28 @@ class PeakAdmission:
         self._tables = tables
         self._limits = limits
         self._usable = usable_pages(pool.total)
-        self._demands: list[Demand] = []
-        self._shared = 0
+        self._crowd = _Crowd(0, {}, [])
         self._predicted, self._predicted_s = 0, -PREDICTED_EVERY_S
         self.lengths = OutputLengths()
 
     def begin(self, batch: Batch) -> None:
         """Look at the sequences that run."""
-        self._demands = [demand for sequence in batch for demand in self._running(sequence)]
-        self._shared = self._pool.used - sum(demand.own_pages for demand in self._demands)
+        self._crowd = _Crowd(self._pool.used, {}, [])
+        for sequence in batch:
+            own = self._tables.own_pages(sequence)
+            self._crowd.shared_pages -= own
+            copied = self._tables.shares_its_end(sequence)
+            self._add(self._crowd, sequence, len(sequence.pages), own + copied)
 
     def fits(self, candidate: Sequence, match: Match) -> bool:
         """Whether it may run beside those that do; alone, whoever was not refused may."""
-        if not self._demands:
+        if not self._crowd.demands:
             return True
-        peak = peak_pages(self._shared, [*self._demands, *self._waiting(candidate, match)], self._pool.page_size)
-        return peak <= self._usable
+        return self._joined(candidate, match).peak(self._pool.page_size) <= self._usable
 
     def admitted(self, candidate: Sequence, match: Match) -> None:
-        self._demands += self._waiting(candidate, match)
+        """It enters; it has not taken its pages yet."""
+        self._crowd = self._joined(candidate, match)
 
     def prediction(self, batch: Batch, waiting_tokens: int, now_s: float) -> tuple[int, int]:
         """For gauges: the predicted peak of those that run, and the pages that lack if all who wait ran as well.
@@ -46,7 +64,7 @@ class PeakAdmission:
         """
         if now_s - self._predicted_s >= PREDICTED_EVERY_S or not len(batch):
             self.begin(batch)
-            self._predicted, self._predicted_s = peak_pages(self._shared, self._demands, self._pool.page_size), now_s
+            self._predicted, self._predicted_s = self._crowd.peak(self._pool.page_size), now_s
         return self._predicted, max(0, self._predicted + self._pool.pages_for(waiting_tokens) - self._usable)
 
     def expected_output(self, asked: AddRequest) -> int:
@@ -67,18 +85,30 @@ class PeakAdmission:
         prompt = len(sequence.tokens) // self._pool.page_size
         return end + (sequence.choices - 1) * (end - prompt)
 
-    def _running(self, sequence: Sequence) -> list[Demand]:
-        own = self._tables.own_pages(sequence)
-        return self._demand(sequence, len(sequence.pages), own)
+    def _joined(self, candidate: Sequence, match: Match) -> _Crowd:
+        """The crowd with one more. Pages that only one of the others had are shared from then on: they outlive it.
 
-    def _waiting(self, sequence: Sequence, match: Match) -> list[Demand]:
-        """Cached pages that nobody refers to count as its own from now on, and so does the copy of a tail that it begins with."""
-        idle = sum(self._pool.references(page) == 0 for page in match.pages)
-        copied = bool(match.tokens % self._pool.page_size)
-        return self._demand(sequence, len(match.pages), idle + copied)
+        Cached pages that nobody refers to count as the candidate's own, and so does the copy of a tail that it begins with.
+        """
+        crowd = _Crowd(self._crowd.shared_pages, dict(self._crowd.demands), list(self._crowd.choices))
+        references = [self._pool.references(page) for page in match.pages]
+        if 1 in references:
+            for other, demand in self._crowd.demands.items():
+                count = self._lent(other, match.pages)
+                crowd.demands[other] = demand._replace(own_pages=demand.own_pages - count)
+                crowd.shared_pages += count
+        copied = match.tokens % self._pool.page_size > 0
+        self._add(crowd, candidate, len(match.pages), references.count(0) + copied)
+        return crowd
 
-    def _demand(self, sequence: Sequence, table_pages: int, own_pages: int) -> list[Demand]:
-        """One for the sequence, and one for each choice that will fork from the end of its prompt."""
+    def _lent(self, other: Sequence, pages: list[int]) -> int:
+        """How many of `pages`, a table's beginning, are in `other`'s table and in no other one."""
+        most = min(len(other.pages), len(pages))
+        common = bisect.bisect_left(range(most), True, key=lambda at: other.pages[at] != pages[at])
+        return max(0, common - (len(other.pages) - self._tables.own_pages(other)))
+
+    def _add(self, crowd: _Crowd, sequence: Sequence, table_pages: int, own_pages: int) -> None:
         length, remaining = len(sequence.tokens), self.remaining(sequence)
+        crowd.demands[sequence] = Demand(length, table_pages, own_pages, remaining)
         forked = Demand(length, length // self._pool.page_size, 0, remaining)
-        return [Demand(length, table_pages, own_pages, remaining)] + [forked] * (sequence.choices - 1)
+        crowd.choices += [forked] * (sequence.choices - 1)

@@ -98,6 +98,11 @@ class Tables:
         first_own = bisect.bisect_left(range(len(table)), True, key=lambda at: references(table[at]) == 1)
         return len(table) - first_own
 
+    def shares_its_end(self, sequence: Sequence) -> bool:
+        """Whether others refer to the page that it writes next, so that a copy is due."""
+        at = sequence.computed // self._pool.page_size
+        return at < len(sequence.pages) and self._pool.references(sequence.pages[at]) > 1
+
     def take_copies(self) -> list[tuple[int, int]]:
         """The copies (source, target) that the next step begins with."""
         copies, self._copies = list(self._copies.values()), {}
