@@ -3,14 +3,17 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-import transformers
 
 from bench.workload import Request
 
+if TYPE_CHECKING:
+    import transformers
 
-def static_rate(model: transformers.PreTrainedModel, work: Sequence[Request], batch_size: int) -> float:
+
+def static_rate(model: "transformers.PreTrainedModel", work: Sequence[Request], batch_size: int) -> float:
     """Output tokens a second in batches of `batch_size`, each as long as its longest member."""
     started_s = time.monotonic()
     for first in range(0, len(work), batch_size):
@@ -32,7 +35,9 @@ def static_rate(model: transformers.PreTrainedModel, work: Sequence[Request], ba
     return sum(output for _, output in work) / (time.monotonic() - started_s)
 
 
-def reference_model(path: Path, dtype: str) -> transformers.PreTrainedModel:
+def reference_model(path: Path, dtype: str) -> "transformers.PreTrainedModel":
+    import transformers  # takes seconds
+
     where: dict[str, object] = {"pretrained_model_name_or_path": str(path)}
     if path.suffix == ".gguf":
         where = {

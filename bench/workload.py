@@ -25,7 +25,7 @@ def mixed(count: int, seed: int = 0) -> list[Request]:
 
 
 def chats(count: int, vocab_size: int, context_tokens: int, seed: int = 0) -> list[Request]:
-    """Sessions as chats are: log-normal prompts and outputs, of which a few are long; both within half of the context."""
+    """Sessions as chats are: log-normal prompts and outputs, of which a few are long; both cut at half of the context."""
     source = random.Random(seed)
 
     def length(mean: float) -> int:

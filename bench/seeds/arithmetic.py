@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from bench.seeds.trace import Step
 from octavo_runtime.messages import Stats
 
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of the values do not exceed (nearest rank)."""
-    if not values:
-        raise ValueError("no values: a percentile needs at least one")
-    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
+# For each pair of query and key in one pass: a mask of bytes, its copy and one of fp32, and room to spare.
+_MASK_BYTES = 8
 
 
 def contiguous_sessions(memory_bytes: int, session_bytes: int) -> int:
@@ -26,18 +22,33 @@ def shared_pages(prefix_tokens: int, tail_tokens: Sequence[int], page_size: int)
     return prefix_tokens // page_size + sum(-(-(rest + tail) // page_size) for tail in tail_tokens)
 
 
-def static_steps(output_tokens: Sequence[int], batch: int) -> int:
-    """Steps of static batches in order: each lasts as long as its longest output."""
-    return sum(max(output_tokens[first : first + batch]) for first in range(0, len(output_tokens), batch))
+def padded_outputs(output_tokens: Sequence[int], batch: int) -> list[int]:
+    """What a static batch computes for each row: as much as for the longest of its batch."""
+    batches = [output_tokens[first : first + batch] for first in range(0, len(output_tokens), batch)]
+    return [max(each) for each in batches for _ in each]
+
+
+def computed_products(tokens: int, chunk: int) -> int:
+    """Pairs of query and key of a prompt in chunks where a chunk sees all keys up to its end, masked ones too."""
+    return sum(min(chunk, tokens - first) * min(first + chunk, tokens) for first in range(0, tokens, chunk))
+
+
+def bearable_prompt(available_bytes: int, wanted_tokens: int) -> int:
+    """The longest prompt for one pass: what is wanted, halved while its masks would not fit the memory."""
+    while wanted_tokens > 1024 and _MASK_BYTES * wanted_tokens**2 > available_bytes:
+        wanted_tokens //= 2
+    return wanted_tokens
 
 
 def wasted_share(steps: Sequence[Stats], page_size: int) -> float:
     """Slots of referenced pages that hold no token, as a share, averaged over steps."""
     shares = [1 - stats.slots_filled / (stats.blocks_used * page_size) for stats in steps if stats.blocks_used]
-    return math.fsum(shares) / len(shares)
+    return mean(shares)
 
 
 def mean(values: Sequence[float]) -> float:
+    if not values:
+        raise ValueError("no values to average: the load was too small for work to wait")
     return math.fsum(values) / len(values)
 
 

@@ -1,17 +1,18 @@
 """What computing a very long prompt in chunks costs that prompt, and what it saves the streams beside it.
 
 The model is a seeded one with a context of 65,536 tokens, so small that a pass over the prompt takes seconds. The back end in
-plain torch computes masked products too: one pass over n tokens costs it n², chunks about half of that. So the figure to read is
-also how the chunk sizes compare with each other.
+plain torch computes masked products too: one pass over n tokens costs it n², chunks about half of that. So the cost is also told
+for each product that was computed.
 """
 
 import dataclasses
 import statistics
 
-from bench.seeds.arithmetic import longest_gap_s
+from bench.seeds.arithmetic import bearable_prompt, computed_products, longest_gap_s
+from bench.seeds.driving import at_once, drive, greedy
 from bench.seeds.figure import Figure, Settings, progress
 from bench.seeds.models import VOCAB_SIZE, engine_of, long_context_model
-from bench.seeds.trace import Arrival, at_once, drive, greedy
+from bench.seeds.trace import Arrival
 from bench.workload import prompt
 from octavo_runtime.engine.core import Engine
 from octavo_runtime.engine.memory import available_bytes
@@ -20,7 +21,6 @@ PROMPT_TOKENS = 32768
 CHUNKS_TOKENS = (512, 2048)
 STREAMS, STREAM_PROMPT_TOKENS, STREAM_OUTPUT_TOKENS = 4, 16, 8192
 STREAMS_ALONE_S = 0.5  # the streams run by themselves first
-_MASK_BYTES = 8  # a pair of query and key, in one pass: a mask of bytes, its copy, and one of fp32 with room to spare
 _KV_BYTES = 64 << 20
 
 
@@ -29,6 +29,7 @@ class Way:
     """One way to compute the prompt: an engine, and seconds for each round."""
 
     name: str
+    chunk: int  # tokens
     engine: Engine
     alone_s: list[float] = dataclasses.field(default_factory=list)
     beside_s: list[float] = dataclasses.field(default_factory=list)
@@ -36,7 +37,7 @@ class Way:
 
 
 def chunking(settings: Settings) -> list[Figure]:
-    length = prompt_tokens(available_bytes(), round(PROMPT_TOKENS * min(1.0, settings.scale)))
+    length = bearable_prompt(available_bytes(), round(PROMPT_TOKENS * min(1.0, settings.scale)))
     ways = [*(_chunked(settings, length, chunk) for chunk in CHUNKS_TOKENS), _one_pass(settings, length)]
     for pair in range(settings.pairs):
         for way in ways:
@@ -48,20 +49,13 @@ def chunking(settings: Settings) -> list[Figure]:
     return _figures(ways, length)
 
 
-def prompt_tokens(available: int, wanted: int) -> int:
-    """The prompt's length: what is wanted, halved while one pass over it would not fit the memory."""
-    while wanted > 1024 and _MASK_BYTES * wanted**2 > available:
-        wanted //= 2
-    return wanted
-
-
 def _chunked(settings: Settings, length: int, chunk: int) -> Way:
-    return Way(f"chunks of {chunk}", _engine(settings, length, max_num_batched_tokens=chunk))
+    return Way(f"chunks of {chunk}", chunk, _engine(settings, length, max_num_batched_tokens=chunk))
 
 
 def _one_pass(settings: Settings, length: int) -> Way:
     flags = {"max_num_batched_tokens": _context(length), "prefill_percent": 100, "chunked_prefill": False}
-    return Way("one pass", _engine(settings, length, **flags))
+    return Way("one pass", length, _engine(settings, length, **flags))
 
 
 def _context(length: int) -> int:
@@ -95,32 +89,35 @@ def _measure(way: Way, length: int, seed: int) -> None:
 
 def _figures(ways: list[Way], length: int) -> list[Figure]:
     *chunked, one_pass = ways
-    figures = []
-    for way in chunked:
-        costs = [100 * (ours / theirs - 1) for ours, theirs in zip(way.alone_s, one_pass.alone_s, strict=True)]
-        figures.append(
-            Figure(
-                f"latency of a {length:,}-token prompt, {way.name} against one pass",
-                "about +15 %",
-                None,
-                statistics.median(costs),
-                f"{statistics.median(costs):+.0f} % ({_median(one_pass.alone_s)} → {_median(way.alone_s)} s)",
-                "seeded 1-layer Llama with 65,536 positions; masked products are computed too, twice as many in one pass",
-            )
-        )
-    for way in chunked:
-        savings = [theirs / ours for ours, theirs in zip(way.gap_s, one_pass.gap_s, strict=True)]
-        figures.append(
-            Figure(
-                f"longest gap of {STREAMS} streams beside it, one pass / {way.name}",
-                "–",
-                None,
-                statistics.median(savings),
-                f"{statistics.median(savings):.0f} × ({_median(one_pass.gap_s)} → {_median(way.gap_s)} s)",
-                f"the prompt then takes {_median(way.beside_s)} s in chunks, {_median(one_pass.beside_s)} s in one pass",
-            )
-        )
-    return figures
+    return [*(_cost(way, one_pass, length) for way in chunked), *(_gap(way, one_pass) for way in chunked)]
+
+
+def _cost(way: Way, one_pass: Way, length: int) -> Figure:
+    ratios = [ours / theirs for ours, theirs in zip(way.alone_s, one_pass.alone_s, strict=True)]
+    cost = 100 * (statistics.median(ratios) - 1)
+    products = computed_products(length, way.chunk) / computed_products(length, one_pass.chunk)
+    each = 100 * (statistics.median(ratios) / products - 1)
+    return Figure(
+        f"latency of a {length:,}-token prompt, {way.name} against one pass",
+        "about +15 %",
+        None,
+        cost,
+        f"{cost:+.0f} % ({_median(one_pass.alone_s)} → {_median(way.alone_s)} s)",
+        f"seeded 1-layer Llama with 65,536 positions; this back end computes masked products too, so chunks have "
+        f"{products:.0%} of one pass's; for each product {each:+.0f} %",
+    )
+
+
+def _gap(way: Way, one_pass: Way) -> Figure:
+    saving = statistics.median(theirs / ours for ours, theirs in zip(way.gap_s, one_pass.gap_s, strict=True))
+    return Figure(
+        f"longest gap of {STREAMS} streams beside it, one pass / {way.name}",
+        "–",
+        None,
+        saving,
+        f"{saving:.0f} × ({_median(one_pass.gap_s)} → {_median(way.gap_s)} s)",
+        f"its first token then comes after {_median(way.beside_s)} s in chunks, {_median(one_pass.beside_s)} s in one pass",
+    )
 
 
 def _median(values: list[float]) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import operator
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -58,6 +59,11 @@ class Settings:
 
     def count(self, full: int) -> int:
         return max(4, round(full * self.scale))
+
+
+def ratio_text(ratios: Sequence[float]) -> str:
+    """The median of rounds, with the least and the greatest."""
+    return f"{statistics.median(ratios):.1f} × ({min(ratios):.1f}–{max(ratios):.1f})"
 
 
 def table(figures: Sequence[Figure]) -> str:

@@ -8,9 +8,10 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.seeds.driving import drive, greedy
 from bench.seeds.figure import Settings, progress
 from bench.seeds.models import VOCAB_SIZE, counting_model, engine_of
-from bench.seeds.trace import Arrival, Trace, drive, greedy
+from bench.seeds.trace import Arrival, Trace
 from bench.workload import chats, with_prefix
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ import dataclasses
 import functools
 
 from bench.seeds.arithmetic import contiguous_sessions, mean, wasted_share
+from bench.seeds.driving import at_once, drive
 from bench.seeds.figure import Figure, Settings, Target, progress
 from bench.seeds.models import VOCAB_SIZE, counting_model, engine_of
 from bench.seeds.static_cache import session_bytes
-from bench.seeds.trace import Trace, at_once, drive
+from bench.seeds.trace import Trace
 from bench.workload import chats
 
 CONTIGUOUS = 15  # the articles' sessions a card before paging

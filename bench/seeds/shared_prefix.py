@@ -3,9 +3,9 @@
 import dataclasses
 
 from bench.seeds.arithmetic import shared_pages
+from bench.seeds.driving import at_once, drive
 from bench.seeds.figure import Figure, Settings, Target, progress
 from bench.seeds.models import VOCAB_SIZE, counting_model, engine_of
-from bench.seeds.trace import at_once, drive
 from bench.workload import Request, with_prefix
 
 REQUESTS, PREFIX_TOKENS, OUTPUT_TOKENS = 50, 1024, 32
