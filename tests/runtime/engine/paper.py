@@ -2,7 +2,7 @@
 
 So it can check that a sequence reads exactly its own history whatever was shared, copied, evicted and reused, and that nothing
 shared is written. Its "model" draws a token that depends on the history and the seed alone, so answers can be compared with those
-given alone. """
+given alone."""
 
 import hashlib
 import random
@@ -116,7 +116,7 @@ class Paper:
         identity = IDENTITY if caching else None
         self.scheduler = Scheduler(BlockPool(pages, page_size), self.limits, self.policy, identity, lambda: self.now_s)
         self._runner = PaperRunner(page_size, draw)
-        self.finished: dict[str, Output] = {}  # "id" or, with n > 1, "id/index"
+        self.finished: dict[str, Output] = {}  # "id", or "id/index" from the second choice on
         self.tokens: dict[str, list[int]] = {}
         self.cached: dict[str, int] = {}
         self.plans: list[StepPlan] = []
@@ -129,6 +129,24 @@ class Paper:
         request = AddRequest(name, ids, **fields)  # type: ignore[arg-type]  # a table of fields
         assert refusal(request, self.limits, Queued(0, 0, 1)) is None
         self.scheduler.add(request)
+
+    @property
+    def running(self) -> list[str]:
+        """Names of the sequences that run, in order of rank."""
+        return [_name(one.request.asked.id, one.index) for one in self.scheduler._life.batch]
+
+    @property
+    def waiting(self) -> list[str]:
+        return [_name(one.request.asked.id, one.index) for one in self.scheduler._life.waiting]
+
+    def mislead(self, length: int = 1) -> None:
+        """Let the forecast believe that outputs are so long, so that too many are admitted and pages run out."""
+        for _ in range(100):
+            self.scheduler._entrance.peak.lengths.record(length)
+
+    @property
+    def idle(self) -> bool:
+        return not (self.scheduler.has_work or self.scheduler.has_ended)
 
     def step(self) -> StepPlan | None:
         plan = self.scheduler.plan()
@@ -149,13 +167,13 @@ class Paper:
     def run(self, limit: int = 3000) -> None:
         """To the end of all work."""
         for _ in range(limit):
-            if not (self.scheduler.has_work or self.scheduler.has_ended):
+            if self.idle:
                 return
             self.step()
         raise AssertionError("the scheduler does not come to an end")
 
     def _take(self, output: Output) -> None:
-        name = f"{output.id}/{output.index}" if output.index else output.id
+        name = _name(output.id, output.index)
         assert name not in self.finished, "an output after the end"
         self.tokens.setdefault(name, []).extend(output.token_ids)
         self.cached[name] = self.cached.get(name, 0) + output.cached_tokens
@@ -163,5 +181,23 @@ class Paper:
             self.finished[name] = output
 
 
+def _name(request: str, index: int) -> str:
+    return f"{request}/{index}" if index else request
+
+
 def counts(plan: StepPlan | None) -> list[int]:
     return [run.count for run in plan.run] if plan else []
+
+
+def reasons(paper: Paper) -> dict[str, str | None]:
+    return {name: output.finish_reason for name, output in paper.finished.items()}
+
+
+def alone(
+    name: str, prompt: int | list[int], output: int | None, context: int = 64, **fields: object
+) -> dict[str, list[int]]:
+    """The tokens of a request's sequences, by name, when it has an engine with memory enough to itself."""
+    paper = Paper(pages=500, context=context, budget=64)
+    paper.add(name, prompt, output, **fields)
+    paper.run()
+    return paper.tokens
