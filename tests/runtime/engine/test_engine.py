@@ -1,123 +1,92 @@
-"""The engine on tiny seeded models: the same answer alone, in company, chunked and preempted; refusals; no page left behind."""
+"""The engine and `LLM` on a tiny seeded model: draws, endings, refusals, flags that cannot be. No page is left behind."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.core import Engine
-from octavo_runtime.engine.llm import LLM, RefusedError
-from octavo_runtime.messages import AddRequest, Sampling
+from octavo_runtime.engine.llm import LLM, Completion, RefusedError
+from octavo_runtime.messages import AddRequest, BeamSearch, Sampling
 from octavo_runtime.model.config import ModelError
-from tests.runtime.models import save_tiny_model
+from tests.runtime.engine.tiny_engine import GREEDY, PAGE, Alone, MakeEngine, ask, assert_idle, finish, prompt
 
-GREEDY = Sampling(temperature=0.0)
-PROMPTS = [[(7 * i + 3 * j) % 256 for j in range(5 + 9 * i)] for i in range(6)]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("tiny"))
+REQUESTS = [ask(f"r{length}", prompt(f"r{length}", length), GREEDY, 24) for length in (5, 14, 23, 32)]
+PAGE_BYTES = 2 * 4096  # of 16 tokens, in both layers
 
 
-@pytest.fixture(scope="module")
-def make_llm(tiny: Path) -> Iterator[Callable[..., LLM]]:
-    made: dict[tuple[tuple[str, object], ...], LLM] = {}
-
-    def make(**flags: object) -> LLM:
-        key = tuple(sorted(flags.items()))
-        if key not in made:
-            defaults: dict[str, object] = {"kv_cache_memory": 8 << 20, "block_size": "16"}
-            made[key] = LLM(ServeConfig(str(tiny), **{**defaults, **flags}))  # type: ignore[arg-type]  # a table of flags
-        return made[key]
-
-    yield make
-    for llm in made.values():
-        llm.engine.scheduler.audit()
-        assert llm.engine.scheduler.pool.used == 0
+@pytest.fixture
+def llm(tiny: Path) -> Iterator[LLM]:
+    llm = LLM(ServeConfig(str(tiny), kv_cache_memory=8 << 20, block_size=str(PAGE)))
+    yield llm
+    llm.engine.scheduler.audit()
+    assert_idle(llm.engine)
 
 
-def requests(sampling: Sampling = GREEDY, output: int = 24) -> list[AddRequest]:
-    return [AddRequest(f"r{i}", prompt, sampling, seed=i, max_tokens=output) for i, prompt in enumerate(PROMPTS)]
+def answers(llm: LLM, requests: list[AddRequest]) -> list[list[int]]:
+    return [completion.token_ids for completion in llm.generate(requests)]
 
 
-def answers(llm: LLM, wanted: list[AddRequest]) -> list[list[int]]:
-    return [completion.token_ids for completion in llm.generate(wanted)]
+def test_completions_come_by_request_and_index(llm: LLM, alone: Alone) -> None:
+    several = ask("several", prompt("several", 20), Sampling(), 10, n=3, seed=4)
+    beams = ask("beams", prompt("beams", 20), GREEDY, 10, n=2, beam=BeamSearch(3))
+    completions = llm.generate([REQUESTS[1], several, REQUESTS[0], beams])
+    choices = [alone(ask("one", several.prompt_ids, Sampling(), 10, seed=4 + index)) for index in range(3)]
+    assert [one.token_ids for one in completions[:5]] == [alone(REQUESTS[1]), *choices, alone(REQUESTS[0])]
+    assert [(len(one.token_ids), one.finish_reason) for one in completions[5:]] == [(10, "length")] * 2
+    assert completions[5] == Completion(finish(llm.engine, [beams]).of("beams")[0], "length", 0)
 
 
-@pytest.fixture(scope="module")
-def alone(make_llm: Callable[..., LLM]) -> list[list[int]]:
-    llm = make_llm()
-    return [answers(llm, [request])[0] for request in requests()]
+def test_cached_tokens_are_told_once_a_request(llm: LLM) -> None:
+    request = ask("r", prompt("cached", 40), Sampling(), 4, n=3)
+    llm.generate([request])
+    assert [one.cached_tokens for one in llm.generate([request])] == [39, 0, 0]
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        pytest.param({}, id="batched"),
-        pytest.param({"max_num_batched_tokens": 8, "max_num_seqs": 6}, id="small chunks"),
-        pytest.param({"block_size": "32"}, id="other page size"),
-        pytest.param({"kv_cache_memory": 14 * 2 * 4096}, id="preempted"),
-    ],
-)
-def test_answers_do_not_depend_on_company(
-    make_llm: Callable[..., LLM], alone: list[list[int]], flags: dict[str, object]
-) -> None:
-    assert answers(make_llm(**flags), requests()) == alone
-
-
-def test_the_small_pool_of_that_test_does_preempt(make_llm: Callable[..., LLM]) -> None:
-    llm = make_llm(kv_cache_memory=14 * 2 * 4096)
-    for request in requests():
-        llm.engine.add(request)
-    preemptions = 0
-    while llm.engine.scheduler.has_work:
-        outputs = llm.engine.step()
-        assert outputs is not None
-        llm.engine.scheduler.audit()
-        preemptions = outputs.stats.preemptions_total
-    assert preemptions > 0
-
-
-def test_seeded_draws_are_the_same_alone_and_batched(make_llm: Callable[..., LLM]) -> None:
-    wanted = requests(Sampling(temperature=0.9, top_p=0.95, top_k=40))
-    llm = make_llm()
-    together = answers(llm, wanted)
-    assert [answers(llm, [request])[0] for request in wanted] == together
-
-
-def test_another_seed_draws_otherwise(make_llm: Callable[..., LLM]) -> None:
-    llm = make_llm()
-    first, second = (
-        answers(llm, [AddRequest("r", PROMPTS[2], Sampling(), seed=seed, max_tokens=24)])[0] for seed in (1, 2**40)
-    )
+def test_another_seed_draws_otherwise(llm: LLM) -> None:
+    ids = prompt("seeds", 20)
+    first, second = (answers(llm, [ask("r", ids, Sampling(), seed=seed)])[0] for seed in (1, 2**40))
     assert first != second
 
 
-def test_banned_end_ids_are_not_drawn_before_min_tokens(make_llm: Callable[..., LLM], alone: list[list[int]]) -> None:
-    end = alone[1][3]
-    llm = make_llm()
-    early = answers(llm, [AddRequest("r", PROMPTS[1], GREEDY, 0, eos_ids=[end], max_tokens=24)])[0]
-    assert early == alone[1][: alone[1].index(end) + 1]
-    late = answers(llm, [AddRequest("r", PROMPTS[1], GREEDY, 0, eos_ids=[end], max_tokens=24, min_tokens=10)])[0]
+def test_banned_end_ids_are_not_drawn_before_min_tokens(llm: LLM, alone: Alone) -> None:
+    request = REQUESTS[1]
+    end = alone(request)[3]
+    early = answers(llm, [ask("r", request.prompt_ids, GREEDY, 24, eos_ids=[end])])[0]
+    assert early == alone(request)[: alone(request).index(end) + 1]
+    late = answers(llm, [ask("r", request.prompt_ids, GREEDY, 24, eos_ids=[end], min_tokens=10)])[0]
     assert end not in late[:10]
 
 
-def test_a_refused_request_raises_and_leaves_the_engine_usable(
-    make_llm: Callable[..., LLM], alone: list[list[int]]
-) -> None:
-    llm = make_llm()
+def test_a_refused_request_raises_and_leaves_the_engine_usable(llm: LLM, alone: Alone) -> None:
     with pytest.raises(RefusedError, match="context of 512"):
-        llm.generate([*requests(), AddRequest("long", [1] * 600, GREEDY, 0)])
-    assert llm.engine.scheduler.pool.used == 0
-    assert answers(llm, requests()) == alone
+        llm.generate([*REQUESTS, ask("long", [1] * 600)])
+    assert_idle(llm.engine)
+    assert answers(llm, REQUESTS) == [alone(request) for request in REQUESTS]
 
 
-def test_the_pool_is_what_the_flag_gives(make_llm: Callable[..., LLM]) -> None:
-    info = make_llm(kv_cache_memory=14 * 2 * 4096).engine.info
-    assert (info.block_size, info.num_blocks, info.kv_cache_bytes) == (16, 13, 14 * 2 * 4096)
-    assert info.max_model_len == 13 * 16
+def test_an_id_in_use_is_refused_and_its_owner_goes_on(new_engine: MakeEngine, alone: Alone) -> None:
+    engine = new_engine()
+    engine.add(REQUESTS[0])
+    engine.add(REQUESTS[0])
+    outputs = engine.step()
+    assert outputs is not None
+    error = outputs.outputs[0].error
+    assert error is not None
+    assert "the id r5 is in use" in error.message
+    assert outputs.outputs[1].token_ids + finish(engine, []).of("r5")[0] == alone(REQUESTS[0])
+
+
+def test_generate_wants_an_id_for_each_request(llm: LLM) -> None:
+    with pytest.raises(ValueError, match="the same id"):
+        llm.generate([REQUESTS[0], REQUESTS[0]])
+
+
+def test_the_pool_is_what_the_flag_gives(new_engine: MakeEngine) -> None:
+    info = new_engine(pages=13).info
+    assert (info.block_size, info.num_blocks, info.kv_cache_bytes) == (PAGE, 13, 14 * PAGE_BYTES)
+    assert (info.max_model_len, info.max_num_seqs) == (13 * PAGE, 13)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +96,7 @@ def test_the_pool_is_what_the_flag_gives(make_llm: Callable[..., LLM]) -> None:
         pytest.param({"kv_cache_memory": 1 << 60}, "more than the .* available", id="too much memory"),
         pytest.param({"max_model_len": 513}, "--max-model-len 513 is more than the model's 512", id="context"),
         pytest.param(
-            {"max_model_len": 512, "kv_cache_memory": 14 * 2 * 4096}, "needs 32 KV pages .* holds 13", id="pages"
+            {"max_model_len": 512, "kv_cache_memory": 14 * PAGE_BYTES}, "needs 32 KV pages .* holds 13", id="pages"
         ),
         pytest.param({"device": "cuda"}, "--device cuda", id="device"),
         pytest.param({"tensor_parallel_size": 2}, "--tensor-parallel-size 2", id="ranks"),
