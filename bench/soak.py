@@ -21,11 +21,14 @@ from bench.soak_client import Client
 from bench.soak_footprint import Footprint, footprint
 from bench.soak_report import Process, Rest, faults, tables
 from bench.soak_run import Memory, Tally, drive, watch
-from bench.soak_service import MAX_NUM_SEQS, soak_server
+from bench.soak_service import MAX_NUM_SEQS, MAX_QUEUED, soak_server
 from bench.soak_traffic import FEATURES, Traffic
 from tests.runtime.server.running import RunningServer
 
 BLOCKS = "octavo_kv_block_utilization"
+CONCURRENCY = (
+    MAX_NUM_SEQS + MAX_QUEUED
+)  # a little more than what fits: several sequences are one request, and pages run out
 SETTLE_S = 30.0  # for the server to notice what went away last
 SWITCHES = ("audit", "batch-invariant", "prefix-caching")
 COUNTS = {
@@ -70,9 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--concurrency",
         type=int,
-        default=2 * MAX_NUM_SEQS,
+        default=CONCURRENCY,
         metavar="C",
-        help=f"in flight (default: {2 * MAX_NUM_SEQS})",
+        help=f"in flight (default: {CONCURRENCY})",
     )
     parser.add_argument(
         "--without",
@@ -94,14 +97,14 @@ def _parser() -> argparse.ArgumentParser:
 async def _soak(server: RunningServer, traffic: Traffic, requests: int, concurrency: int) -> list[str]:
     """What went wrong; prints progress and the tables. Raises OSError when the server is gone."""
     first: dict[str, tuple[str, ...]] = {}
-    async with Client("127.0.0.1", server.port, first) as client:
-        await _warm(client, traffic, concurrency)
+    async with Client("127.0.0.1", server.port, concurrency, first) as client:
+        await _warm(client, traffic)
     pids = _pids(server)
     before = await asyncio.to_thread(_settled, server)
     tally, memory = Tally(requests), Memory(pids)
     own_cpu_s = -time.process_time()
-    async with Client("127.0.0.1", server.port, first) as client, _watching(server, client, tally, memory):
-        await drive(client, (traffic.ask(number) for number in range(requests)), concurrency, tally)
+    async with Client("127.0.0.1", server.port, concurrency, first) as client, _watching(server, client, tally, memory):
+        await drive(client, (traffic.ask(number) for number in range(requests)), tally)
         seconds = tally.seconds
     own_cpu_s += time.process_time()
     after = await asyncio.to_thread(_settled, server, before)
@@ -116,14 +119,15 @@ async def _soak(server: RunningServer, traffic: Traffic, requests: int, concurre
     return faults(tally, processes, memory, rest)
 
 
-async def _warm(client: Client, traffic: Traffic, concurrency: int) -> None:
+async def _warm(client: Client, traffic: Traffic) -> None:
     """The fixed questions alone, for their first answers; then enough at once that every pool of threads has its size."""
     questions = traffic.fixed
     tally = Tally(len(questions))
-    await drive(client, questions, 1, tally)
-    crowd = [ask for number in range(-1, -3 * concurrency, -1) if (ask := traffic.ask(number)).leave is None]
+    for question in questions:
+        await drive(client, [question], tally)
+    crowd = [ask for number in range(-1, -4 * client.concurrency, -1) if (ask := traffic.ask(number)).leave is None]
     tally.wanted += len(crowd)
-    await drive(client, crowd, concurrency, tally)
+    await drive(client, crowd, tally)
     if tally.wrong:
         raise SystemExit("\n".join(["FAILED while warming", *tally.wrong]))
 

@@ -28,7 +28,10 @@ class Outcome:
 class Client:
     """Keeps the first answers to the fixed questions in `first`, and counts how often the server was busy."""
 
-    def __init__(self, host: str, port: int, first: dict[str, tuple[str, ...]]) -> None:
+    def __init__(self, host: str, port: int, concurrency: int, first: dict[str, tuple[str, ...]]) -> None:
+        """At most `concurrency` requests are in flight; one that sleeps before it asks again is not."""
+        self.concurrency = concurrency
+        self._places = asyncio.Semaphore(concurrency)
         self._host, self._port = host, port
         self._session = aiohttp.ClientSession(
             f"http://{host}:{port}",
@@ -60,7 +63,8 @@ class Client:
     async def _patiently(self, ask: Ask) -> Answer | None:
         """Ask until the server is not busy; None when the client left."""
         while True:
-            answer = await self._once(ask)
+            async with self._places:
+                answer = await self._once(ask)
             if answer is None or answer.status != 503 or not answer.retry_after_s:
                 return answer
             self.busy += 1

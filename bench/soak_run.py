@@ -41,7 +41,16 @@ class Tally:
     def add(self, number: int, ask: Ask, outcome: Outcome) -> None:
         self.ends[ask.kind, outcome.end] += 1
         if outcome.end == "wrong":
-            self.wrong.append(f"request {number} ({ask.kind}): {outcome.text}; {ask.path} {ask.body[:300].decode()}")
+            self.wrong.append(f"request {number} ({ask.kind}): {outcome.text}; {ask.path} {_shown(ask.body)}")
+
+
+def _shown(body: bytes) -> str:
+    """Options stand at the end, after the prompt."""
+    return (
+        body.decode(errors="replace")
+        if len(body) < 500
+        else f"{body[:100].decode(errors='replace')}…{body[-400:].decode(errors='replace')}"
+    )
 
 
 @dataclasses.dataclass
@@ -57,11 +66,11 @@ class Memory:
                 self.samples[name].append((done, resident_bytes(pid)))
 
 
-async def drive(client: Client, asks: Iterable[Ask], concurrency: int, tally: Tally) -> None:
-    """Send `asks` with `concurrency` in flight (those that wait to ask again are among them) until each has ended."""
+async def drive(client: Client, asks: Iterable[Ask], tally: Tally) -> None:
+    """Send `asks` until each has ended. Half as many workers again as may be in flight: some sleep for the server was busy."""
     numbered = iter(enumerate(asks))
     async with asyncio.TaskGroup() as group:
-        for _ in range(concurrency):
+        for _ in range(client.concurrency * 3 // 2):
             group.create_task(_work(client, numbered, tally))
 
 
@@ -74,14 +83,18 @@ async def _work(client: Client, asks: Iterator[tuple[int, Ask]], tally: Tally) -
 
 async def watch(server: RunningServer, client: Client, tally: Tally, memory: Memory) -> None:
     """Sample and tell progress until cancelled."""
-    told_s, told_done = time.monotonic(), 0
+    told_s, told_done, told_wrong = time.monotonic(), 0, 0
     while True:
         memory.sample(tally.done)
         now_s = time.monotonic()
         if now_s - told_s >= PROGRESS_S:
             rate = (tally.done - told_done) / (now_s - told_s)
-            print(_progress(tally, rate, client.busy, await asyncio.to_thread(_load, server)), flush=True)
-            told_s, told_done = now_s, tally.done
+            lines = [
+                *tally.wrong[told_wrong:],
+                _progress(tally, rate, client.busy, await asyncio.to_thread(_load, server)),
+            ]
+            print("\n".join(lines), flush=True)
+            told_s, told_done, told_wrong = now_s, tally.done, len(tally.wrong)
         await asyncio.sleep(SAMPLE_S)
 
 

@@ -18,6 +18,7 @@ Parting = Literal["half sent", "just sent", "before the first byte", "mid-stream
 Feature = Literal["choices", "beams", "priority", "deadline", "salt"]
 FEATURES: tuple[Feature, ...] = ("choices", "beams", "priority", "deadline", "salt")
 
+SURGE_EVERY = 2000  # requests
 BYTE_IDS = 256  # the tiny model's ids below this one are bytes, those above mark the turns of a chat
 CHAT_MARKS = 3  # special tokens that the template puts around one message
 STOPS = ["e", "t", "a", "o", "S", "0", "\n", "th"]
@@ -73,7 +74,7 @@ class Traffic:
         self._seed = seed
         self._without = without
         source = random.Random(seed)
-        self._prefixes = [_ids(source, length) for length in (40, 100, 160, 330)]
+        self._prefixes = [_ids(source, length) for length in (40, 70, 100, 330)]
         self._fixed = _fixed_questions(source, without)
         self.wrong = [wrong for wrong in WRONG if wrong.feature not in without]
 
@@ -84,6 +85,8 @@ class Traffic:
 
     def ask(self, number: int) -> Ask:
         source = random.Random(self._seed << 40 | number)
+        if number % SURGE_EVERY == 0 and "choices" not in self._without:
+            return _surge(source)
         part = source.random()
         if part < 0.05:
             wrong = source.choice(self.wrong)
@@ -91,12 +94,12 @@ class Traffic:
         if part < 0.12:
             fields, expected = source.choice(self._fixed)
             return _ask("fixed question", fields, expected, "use_beam_search" not in fields and source.random() < 0.5)
-        ask = self._good(source, _is_surge(number))
+        ask = self._good(source)
         return ask if part < 0.89 else dataclasses.replace(ask, **_leaving(source, ask.streamed))
 
-    def _good(self, source: random.Random, surge: bool) -> Ask:
-        fields, prompt_tokens, prompts = self._prompt(source, _prompt_tokens(source) + 60 * surge)
-        output = source.randint(60, 120) if surge else _output_tokens(source)
+    def _good(self, source: random.Random) -> Ask:
+        fields, prompt_tokens, prompts = self._prompt(source)
+        output = _output_tokens(source)
         kind, sequences = "plain", 1
         stops: tuple[str, ...] = ()
         if self._chance(source, 0.05, "beams"):
@@ -108,8 +111,6 @@ class Traffic:
             fields |= _sampling(source)
             if self._chance(source, 0.15, "choices"):
                 kind, sequences = "choices", source.randint(2, 4)
-                if source.random() < 0.01:  # alone it needs most of the pool
-                    kind, sequences, output = "choices, very many", source.randint(8, 12), source.randint(100, 200)
                 fields |= {"n": sequences, "temperature": source.uniform(0.3, 1.5)}
             if source.random() < 0.15:
                 stops = tuple(source.sample(STOPS, source.randint(1, 4)))
@@ -123,13 +124,14 @@ class Traffic:
         expected = Completion(prompts * sequences, prompt_tokens, output, exact, stops, may_expire)
         return _ask("streamed" if kind == "plain" and streamed else kind, fields, expected, streamed)
 
-    def _prompt(self, source: random.Random, length: int) -> tuple[dict[str, Any], int, int]:
+    def _prompt(self, source: random.Random) -> tuple[dict[str, Any], int, int]:
         """The prompt's fields, its tokens, and how many prompts it is."""
+        length = _prompt_tokens(source)
         if source.random() < 0.3:
             text = "".join(chr(source.randrange(32, 127)) for _ in range(length))
             return {"messages": [{"role": "user", "content": text}]}, length + CHAT_MARKS, 1
         if source.random() < 0.25:
-            ids = source.choice(self._prefixes) + _ids(source, min(length, 100))
+            ids = source.choice(self._prefixes) + _ids(source, min(length, 60))
             return {"prompt": ids}, len(ids), 1
         if source.random() < 0.05:
             several = [_ids(source, source.randint(1, 30)) for _ in range(source.randint(2, 4))]
@@ -164,18 +166,21 @@ def _ids(source: random.Random, count: int) -> list[int]:
 
 def _prompt_tokens(source: random.Random) -> int:
     part = source.random()
-    if part < 0.6:
-        return source.randint(1, 48)
-    return source.randint(49, 160) if part < 0.93 else source.randint(161, 600)
+    if part < 0.75:
+        return source.randint(1, 40)
+    return source.randint(41, 120) if part < 0.97 else source.randint(121, 600)
 
 
 def _output_tokens(source: random.Random) -> int:
-    return source.randint(1, 12) if source.random() < 0.95 else source.randint(13, 64)
+    return source.randint(1, 8) if source.random() < 0.95 else source.randint(9, 64)
 
 
-def _is_surge(number: int) -> bool:
-    """Now and then a crowd of long outputs comes at once: more than their forecast, so pages run out and sequences are preempted."""
-    return 150 <= number % 1000 < 190
+def _surge(source: random.Random) -> Ask:
+    """Many sequences, much longer than their forecast: in the end they need more pages than there are, so some are preempted."""
+    prompt, sequences, output = _ids(source, source.randint(20, 60)), source.randint(26, 30), source.randint(110, 130)
+    fields = {"prompt": prompt, "max_tokens": output, "n": sequences, "temperature": 1.0, "ignore_eos": True}
+    expected = Completion(sequences, len(prompt), output, True)
+    return _ask("very many long choices", fields, expected, source.random() < 0.5)
 
 
 def _sampling(source: random.Random) -> dict[str, Any]:
