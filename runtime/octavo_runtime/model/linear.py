@@ -61,7 +61,7 @@ def _packs(dtype: torch.dtype) -> bool:
 
 
 # Rows of a product under `--batch-invariant`. For SmolLM2's layers (fp32, 2 cores with AVX2, in one run) a product of 16 rows took
-# 1.9 to 3.3 times as long as one of 1 row, one of 32 rows 3.5 to 4.9 times: larger tiles serve prompts better and few streams worse.
+# 1.9 to 3.3 times as long as one of 1 row, one of 32 rows 3.5 to 4.9 times; larger tiles serve prompts better, few streams worse.
 # What all of it costs: `python -m bench.batch_invariant`.
 TILE_ROWS = 16
 
