@@ -10,6 +10,7 @@ two between minutes, two runs side by side do not.
 
 import argparse
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -18,12 +19,14 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine process sets it; before torch is loaded
 
+import octavo_runtime
 from bench.seeds import picture
 from bench.seeds.batching import batching
 from bench.seeds.chunking import chunking
 from bench.seeds.figure import Figure, Settings, progress, table
 from bench.seeds.sessions import sessions, utilization, waste
 from bench.seeds.shared_prefix import shared_prefix
+from octavo_runtime.engine.memory import usable_cpus
 
 SECTIONS: dict[str, Callable[[Settings], list[Figure]]] = {
     "shared-prefix": shared_prefix,
@@ -39,11 +42,10 @@ PICTURE = "picture"  # for `--only`: the picture and no figures
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed = parser.parse_args(arguments)
-    if parsed.only == [PICTURE] and not parsed.plot:
-        parser.error(f"--only {PICTURE} draws nothing without --plot: say where the picture goes")
-    if parsed.plot and not picture.can_draw():
-        parser.error("--plot needs matplotlib: `make setup` installs it with the development dependencies")
+    if wrong := _wrong(parsed):
+        parser.error(wrong)
     started_s = time.monotonic()
+    progress(f"octavo {octavo_runtime.__version__} on {machine()}")
     with tempfile.TemporaryDirectory(prefix="octavo-bench-") as folder:
         settings = Settings(Path(folder), parsed.model, parsed.pairs, parsed.scale)
         if parsed.plot:
@@ -53,6 +55,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress(f"\n{table(figures)}\n")
     progress(f"took {time.monotonic() - started_s:.0f} s" + _caveat(parsed.scale))
     return 0
+
+
+def machine() -> str:
+    """What the figures were measured on, with how busy it was already."""
+    names = [line.partition(":")[2].strip() for line in _cpu_lines() if line.startswith("model name")]
+    name = names[0] if names else platform.machine()
+    return f"{name}, {usable_cpus()} CPUs, load average {os.getloadavg()[0]:.1f}"
+
+
+def _cpu_lines() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.is_file() else []
+
+
+def _wrong(parsed: argparse.Namespace) -> str | None:
+    """What would only show after minutes."""
+    if PICTURE in (parsed.only or []) and not parsed.plot:
+        return f"--only {PICTURE} draws nothing without --plot: say where the picture goes"
+    if parsed.plot and not picture.can_draw():
+        return "--plot needs matplotlib: `make setup` installs it with the development dependencies"
+    if parsed.plot and not parsed.plot.absolute().parent.is_dir():
+        return f"--plot {parsed.plot}: its folder does not exist: make it first"
+    if parsed.model and not parsed.model.exists():
+        return f"--model {parsed.model} does not exist: give a GGUF file or a model folder"
+    return None
 
 
 def _caveat(scale: float) -> str:
@@ -73,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plot", type=Path, metavar="PNG", help="also draw the blocks of one mixed run over time")
     parser.add_argument("--model", type=Path, help="model of the batching section (default: a seeded 4-layer Llama)")
     parser.add_argument("--pairs", type=_positive, default=3, help="alternated pairs of timed runs (default: 3)")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the counts of requests (default: 1)")
+    parser.add_argument("--scale", type=_factor, default=1.0, help="factor on the counts of requests (default: 1)")
     return parser
 
 
@@ -81,6 +108,13 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
+    return value
+
+
+def _factor(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 10:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a factor above 0 and up to 10")
     return value
 
 

@@ -1,10 +1,11 @@
 """The arithmetic of the figures: pure functions of counts and times."""
 
+import bisect
 import itertools
 import math
 from collections.abc import Sequence
 
-from bench.seeds.trace import Step
+from bench.seeds.trace import Step, Trace
 from octavo_runtime.messages import Stats
 
 # For each pair of query and key in one pass: a mask of bytes, its copy and one of fp32, and room to spare.
@@ -20,6 +21,30 @@ def shared_pages(prefix_tokens: int, tail_tokens: Sequence[int], page_size: int)
     """Pages of one prefix and every tail: the whole pages of the prefix once, its rest with each tail."""
     rest = prefix_tokens % page_size
     return prefix_tokens // page_size + sum(-(-(rest + tail) // page_size) for tail in tail_tokens)
+
+
+def worst_sharing(trace: Trace, prefix_tokens: int, tail_tokens: Sequence[int], page_size: int) -> tuple[int, int]:
+    """Pages used and needed at the step where their ratio is greatest, of the steps in which all that is live decodes.
+
+    Requests are named by their index in `tail_tokens`, which counts each prompt's tokens beyond the prefix.
+    """
+    pairs = []
+    for step in trace.steps:
+        tails = held_tails(trace, tail_tokens, step.at_s)
+        if tails and len(tails) == step.stats.running and not step.stats.waiting:
+            pairs.append((step.stats.blocks_used, shared_pages(prefix_tokens, tails, page_size)))
+    return max(pairs, key=lambda pair: pair[0] / pair[1])
+
+
+def held_tails(trace: Trace, tail_tokens: Sequence[int], at_s: float) -> list[int]:
+    """Tokens beyond the prefix that the live requests' pages hold after a step: all but the newest, which is not computed yet."""
+    held = []
+    for index, tail in enumerate(tail_tokens):
+        answer = trace.answers[str(index)]
+        generated = bisect.bisect_right(answer.token_s, at_s)
+        if generated and at_s < answer.finished_s:
+            held.append(tail + generated - 1)
+    return held
 
 
 def padded_outputs(output_tokens: Sequence[int], batch: int) -> list[int]:

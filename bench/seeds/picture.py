@@ -46,7 +46,7 @@ def draw(settings: Settings, path: Path) -> None:
         f"KV blocks over time: {len(trace.answers)} requests in {BURSTS} bursts, {trace.preemptions} preemptions, "
         f"{trace.steps[0].stats.blocks_total} blocks of {PAGE_TOKENS} tokens"
     )
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, format="png")
     pyplot.close(figure)
     progress(f"picture: {path}")
 

@@ -52,9 +52,22 @@ def test_outside_a_checkout_the_error_says_where_the_benchmarks_are(
     assert "clone Octavo's repository" in capsys.readouterr().err
 
 
-def test_a_benchmark_refuses_arguments_that_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "paging", "--only", "speed"]) == 2
-    assert "invalid choice: 'speed'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        pytest.param(["--only", "speed"], "invalid choice: 'speed'", id="a section that is none"),
+        pytest.param(["--only", "picture"], "draws nothing without --plot", id="a picture without a place"),
+        pytest.param(["--plot", "/nowhere/out.png"], "its folder does not exist", id="a place that is not there"),
+        pytest.param(["--model", "/nowhere/model"], "does not exist", id="a model that is not there"),
+        pytest.param(["--pairs", "0"], "'0' is not a whole number", id="no pairs"),
+        pytest.param(["--scale", "0"], "'0' is not a factor", id="no requests"),
+    ],
+)
+def test_paging_refuses_at_once_what_cannot_be(
+    arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "paging", *arguments]) == 2
+    assert error in capsys.readouterr().err
 
 
 def test_paging_ends_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,21 +7,23 @@ from bench.seeds.arithmetic import (
     busy_share,
     computed_products,
     contiguous_sessions,
+    held_tails,
     longest_gap_s,
     mean,
     padded_outputs,
     shared_pages,
     wasted_share,
+    worst_sharing,
 )
 from bench.seeds.figure import Figure, Target, ratio_text, table
-from bench.seeds.trace import Step
+from bench.seeds.trace import Answer, Step, Trace
 from bench.workload import chats, long_tail, poisson, prompt, with_prefix
 from octavo_runtime.messages import Stats
 
 
-def stats(waiting: int = 0, used: int = 0, filled: int = 0, busy_s: float = 0.0) -> Stats:
+def stats(waiting: int = 0, used: int = 0, filled: int = 0, busy_s: float = 0.0, running: int = 1) -> Stats:
     return Stats(
-        running=1,
+        running=running,
         waiting=waiting,
         blocks_total=100,
         blocks_used=used,
@@ -117,6 +119,23 @@ def test_busy_share_counts_only_what_follows_a_step_with_work_left() -> None:
     assert busy_share(steps) == pytest.approx(0.8)
     with pytest.raises(ValueError, match="no work ever waited"):
         busy_share(steps[1:3])
+
+
+def test_the_worst_step_of_a_shared_prefix_is_one_in_which_all_that_is_live_decodes() -> None:
+    answers = {"0": Answer(0.0, [1.0, 2.0, 3.0], 3.0), "1": Answer(0.0, [2.0, 3.0, 4.0, 5.0], 5.0)}
+    prefix_pages = 1024 // 16
+    steps = [
+        Step(1.0, stats(running=2, used=200)),  # one of the two still reads its prompt
+        Step(2.0, stats(running=2, used=prefix_pages + 4)),
+        Step(3.0, stats(running=1, used=prefix_pages + 3)),  # one page more than 21 tokens need
+        Step(4.0, stats(running=1, waiting=1, used=200)),  # somebody waits
+        Step(5.0, stats(running=0)),
+    ]
+    trace = Trace(steps, answers)
+    assert held_tails(trace, [16, 20], 2.0) == [17, 20]  # the newest token of each is not computed yet
+    assert held_tails(trace, [16, 20], 3.0) == [21]
+    assert worst_sharing(trace, 1024, [16, 20], 16) == (prefix_pages + 3, prefix_pages + 2)
+    assert worst_sharing(Trace(steps[:2], answers), 1024, [16, 8], 16) == (prefix_pages + 4, prefix_pages + 3)
 
 
 def test_the_longest_gap_is_looked_for_around_the_time_in_question() -> None:
