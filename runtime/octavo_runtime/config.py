@@ -144,7 +144,10 @@ class ServeConfig:
         None, "most prompt tokens waiting before new requests get 503 (default: no limit)", parse_positive
     )
     batch_invariant: bool = option(
-        False, "compute logits that do not depend on what else is in the batch (CPU only; slower)", parse_switch
+        False,
+        "compute logits that do not depend on what else is in the batch (CPU only; steps take 1.5 to 3 times as long: "
+        "`octavo bench batch_invariant`)",
+        parse_switch,
     )
     audit: bool = option(
         False, "check the KV cache's books while serving; an error in them ends the engine", parse_switch
