@@ -164,6 +164,13 @@ class Paper:
             self._take(output)
         return plan
 
+    def step_until(self, condition: Callable[[], bool], limit: int = 200) -> None:
+        for _ in range(limit):
+            if condition():
+                return
+            self.step()
+        raise AssertionError("what was waited for does not come about")
+
     def run(self, limit: int = 3000) -> None:
         """To the end of all work."""
         for _ in range(limit):

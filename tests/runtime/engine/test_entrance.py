@@ -181,8 +181,7 @@ def test_a_wide_request_waits_until_there_are_slots_for_all_its_choices() -> Non
     paper.add("wide", prompt=2, output=4, n=3)
     paper.step()
     assert paper.running == ["a", "b"]
-    while "a" not in paper.finished:
-        paper.step()
+    paper.step_until(lambda: "a" in paper.finished)
     paper.step()
     assert paper.running == ["b", "wide", "wide/1", "wide/2"]
 

@@ -1,36 +1,36 @@
-"""What runs in a step: one budget, decodes first, prompts in chunks; preemption that never livelocks.
+"""What a step is made of, how sequences end, and that nothing is left behind.
 
 The scheduler with a runner on paper (`paper.py`), which checks at every step that each sequence reads its own history.
 """
 
-from collections.abc import Callable
+import pytest
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from tests.runtime.engine.paper import Paper, counts
+from octavo_runtime.engine.block_pool import PoolError
+from octavo_runtime.messages import Output
+from tests.runtime.engine.paper import Paper, alone, counts, reasons
 
 TOKEN = 7
 
 
-def always(token: int) -> Callable[[list[int], int], int]:
-    return lambda tokens, seed: token
+def always(tokens: list[int], seed: int) -> int:
+    return TOKEN
 
 
-def test_a_long_prompt_comes_in_chunks_beside_decodes() -> None:
-    paper = Paper(budget=16)
-    paper.add("short", prompt=3, output=20)
-    assert counts(paper.step()) == [3]
-    paper.add("long", prompt=40, output=2)
-    assert [counts(paper.step()) for _ in range(4)] == [[1, 15], [1, 15], [1, 10], [1, 1]]
-
-
-def test_prompts_share_the_budget_in_order_of_arrival() -> None:
+def test_prompts_are_computed_as_the_budget_allows() -> None:
     paper = Paper(budget=16)
     for name, prompt in (("a", 10), ("b", 10), ("c", 10)):
         paper.add(name, prompt, output=3)
-    assert counts(paper.step()) == [10, 6]
-    assert counts(paper.step()) == [1, 4, 10]
+    assert counts(paper.step()) == [8, 8]
+    assert counts(paper.step()) == [2, 2, 10]
+    assert counts(paper.step()) == [1, 1, 1]
+
+
+def test_decodes_come_first_in_a_plan() -> None:
+    paper = Paper(budget=16)
+    paper.add("long", prompt=40, output=1, priority=-1)
+    paper.add("short", prompt=2, output=9)
+    paper.step()
+    assert counts(paper.step()) == [1, 15]
 
 
 def test_runs_no_more_sequences_than_there_are_slots() -> None:
@@ -43,16 +43,35 @@ def test_runs_no_more_sequences_than_there_are_slots() -> None:
     assert set(paper.finished) == {"a", "b", "c"}
 
 
-def test_ends_on_eos_on_stop_ids_and_on_length() -> None:
-    paper = Paper(context=12)
-    paper.add("eos", 2, output=9, eos_ids=[TOKEN])
-    paper.add("stop", 2, output=9, stop_ids=[TOKEN])
-    paper.add("late", 2, output=9, eos_ids=[TOKEN], min_tokens=3)
-    paper.add("length", 2, output=5)
-    paper.add("context", 2)
+@pytest.mark.parametrize(
+    ("fields", "reason", "stop", "tokens"),
+    [
+        pytest.param({"max_tokens": 9, "eos_ids": [TOKEN]}, "stop", None, 1, id="eos"),
+        pytest.param({"max_tokens": 9, "stop_ids": [3, TOKEN]}, "stop", TOKEN, 1, id="stop id"),
+        pytest.param({"max_tokens": 9, "eos_ids": [TOKEN], "stop_ids": [TOKEN]}, "stop", None, 1, id="eos wins"),
+        pytest.param(
+            {"max_tokens": 9, "eos_ids": [TOKEN], "min_tokens": 3}, "stop", None, 3, id="not before min_tokens"
+        ),
+        pytest.param({"max_tokens": 5}, "length", None, 5, id="max_tokens"),
+        pytest.param({"max_tokens": 1}, "length", None, 1, id="one token"),
+        pytest.param({}, "length", None, 10, id="the context is full"),
+        pytest.param({"max_tokens": 50}, "length", None, 10, id="before max_tokens"),
+    ],
+)
+def test_ends_on_ids_and_on_length(fields: dict[str, object], reason: str, stop: int | None, tokens: int) -> None:
+    paper = Paper(context=12, draw=always)
+    paper.add("r", 2, **fields)  # type: ignore[arg-type]  # a table of fields
     paper.run()
-    assert paper.finished == {"eos": "stop", "stop": "stop", "late": "stop", "length": "length", "context": "length"}
-    assert paper.tokens == {"eos": 1, "stop": 1, "late": 3, "length": 5, "context": 10}
+    assert paper.tokens["r"] == [TOKEN] * tokens
+    assert paper.finished["r"] == Output("r", [TOKEN], 0, reason, stop)  # type: ignore[arg-type]  # a table
+
+
+def test_the_last_sequence_ends_with_length_when_it_fills_the_pool() -> None:
+    paper = Paper(pages=3, page_size=4, context=64)
+    paper.add("open", prompt=6)
+    paper.run()
+    assert reasons(paper) == {"open": "length"}
+    assert len(paper.tokens["open"]) == 7  # 12 slots hold 6 + 6 tokens; the last one drawn needs none
 
 
 def test_leaves_nothing_behind() -> None:
@@ -60,80 +79,117 @@ def test_leaves_nothing_behind() -> None:
     for index in range(20):
         paper.add(str(index), prompt=1 + index, output=1 + index % 5)
     paper.run()
+    stats = paper.stats
     assert len(paper.finished) == 20
-    assert (paper.stats.running, paper.stats.waiting, paper.stats.blocks_used, paper.stats.slots_filled) == (0, 0, 0, 0)
+    assert (stats.running, stats.waiting, stats.blocks_used, stats.slots_filled) == (0, 0, 0, 0)
+    assert (stats.predicted_peak_blocks, stats.predicted_deficit_blocks) == (0, 0)
 
 
-def test_preempts_the_sequence_that_loses_least_when_pages_run_out() -> None:
-    paper = Paper(pages=6, page_size=4)
-    paper.add("old", prompt=8, output=16)
-    paper.add("young", prompt=4, output=8)
-    paper.run()
-    assert paper.finished == {"old": "length", "young": "length"}
-    assert paper.tokens == {"old": 16, "young": 8}
-    assert paper.stats.preemptions_total > 0
-
-
-def test_a_preempted_sequence_keeps_what_it_generated() -> None:
-    paper = Paper(pages=6, page_size=4)
-    paper.add("old", prompt=8, output=16)
-    paper.add("young", prompt=4, output=8)
-    while paper.stats.preemptions_total == 0:
-        paper.step()
-    before = paper.tokens["young"]
-    paper.run()
-    again = next(entry for plan in paper.plans[1:] for entry in plan.new)
-    assert len(again.tokens) == 4 + before
-
-
-def test_the_last_sequence_ends_with_length_when_it_fills_the_pool() -> None:
-    paper = Paper(pages=3, page_size=4, context=64)
-    paper.add("open", prompt=6)
-    paper.run()
-    assert paper.finished == {"open": "length"}
-    assert paper.tokens["open"] == 7  # 12 slots hold 6 + 6 tokens; the last one drawn needs none
-
-
-def test_aborts_in_every_state_return_all_pages() -> None:
-    paper = Paper(seqs=2, budget=8)
-    for name in ("decoding", "prefilling", "waiting"):
-        paper.add(name, prompt=3 if name == "decoding" else 20, output=9)
+def test_counts_what_a_step_did() -> None:
+    paper = Paper(budget=16)
+    paper.add("a", prompt=6, output=3)
     paper.step()
-    assert sorted(paper.scheduler.abort(["decoding", "prefilling", "waiting", "unknown"])) == [
-        "decoding",
-        "prefilling",
-        "waiting",
-    ]
+    paper.add("b", prompt=20, output=3)
     paper.step()
-    assert paper.stats.blocks_used == 0
-    assert not paper.scheduler.has_work
-    paper.add("next", prompt=3, output=2)
-    paper.run()
-    assert paper.finished == {"next": "length"}
+    stats = paper.stats
+    assert (stats.batch_size, stats.step_tokens, stats.step_prompt_tokens, stats.step_generated_tokens) == (
+        2,
+        16,
+        15,
+        1,
+    )
+    assert (stats.blocks_used, stats.slots_filled) == (2 + 4, 7 + 15)
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    pages=st.integers(4, 24),
-    requests=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=24),
-    seqs=st.integers(1, 8),
-    budget=st.integers(8, 24),
-    aborts=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 23)), max_size=6),
-)
-def test_every_request_finishes_or_was_aborted(
-    pages: int, requests: list[tuple[int, int]], seqs: int, budget: int, aborts: list[tuple[int, int]]
-) -> None:
-    """Whatever the load (up to many times the pool), nothing is lost, stuck or leaked."""
-    paper = Paper(pages=pages, seqs=seqs, budget=budget)
-    fitting = {str(i): entry for i, entry in enumerate(requests) if sum(entry) <= pages * 4}
-    for name, (prompt, output) in fitting.items():
-        paper.add(name, prompt, output)
-    gone: set[str] = set()
-    for step in range(41):
-        gone.update(name for at, index in aborts if at == step for name in paper.scheduler.abort([str(index)]))
-        paper.step()
+def test_counts_prompts_and_hits_of_the_prefix_cache() -> None:
+    paper = Paper()
+    for name in ("first", "again"):
+        paper.add(name, [1, 2, 3, 4, 5, 6], output=1)
+        paper.run()
+    assert (paper.stats.prefix_queries_tokens_total, paper.stats.prefix_hits_tokens_total) == (12, 5)
+    assert paper.cached == {"first": 0, "again": 5}
+    assert sum(plan.tokens for plan in paper.plans) == 7
+
+
+def test_forecasts_are_compared_with_what_came() -> None:
+    paper = Paper(draw=always)
+    paper.add("short", 2, output=20, eos_ids=[TOKEN])
+    paper.step()
+    assert paper.stats.step_forecast_ratios == [pytest.approx(1 / 20)]
+    paper.step()
+    assert paper.stats.step_forecast_ratios == []
+
+
+@pytest.mark.parametrize("n", [2, 5])
+@pytest.mark.parametrize("prompt", [pytest.param(8, id="full pages"), pytest.param(10, id="inside a page")])
+def test_a_choice_is_the_request_alone_with_the_next_seed(n: int, prompt: int) -> None:
+    """Seeds wrap at 64 bits."""
+    seed = 2**64 - 2
+    paper = Paper()
+    paper.add("r", prompt, output=9, n=n, seed=seed)
     paper.run()
-    assert set(paper.finished) | gone == set(fitting)
-    assert not set(paper.finished) & gone
-    assert all(paper.tokens[name] == fitting[name][1] for name in paper.finished)
-    assert paper.stats.blocks_used == 0
+    assert sum(plan.tokens for plan in paper.plans) == prompt + n * 8  # the prompt is computed once
+    for index in range(n):
+        name = f"r/{index}" if index else "r"
+        assert paper.tokens[name] == alone("r", prompt, 9, seed=(seed + index) % 2**64)["r"]
+    assert len({tuple(tokens) for tokens in paper.tokens.values()}) == n
+
+
+def test_cached_tokens_are_told_once_for_all_choices() -> None:
+    paper = Paper()
+    paper.add("before", [1, 2, 3, 4, 5, 6], output=2)
+    paper.run()
+    paper.add("r", [1, 2, 3, 4, 5, 6], output=2, n=3)
+    paper.run()
+    assert [paper.cached[name] for name in ("r", "r/1", "r/2")] == [5, 0, 0]
+
+
+def test_copies_on_write_are_counted() -> None:
+    """Of four choices that share half a page, three copy it; the last one writes in place."""
+    paper = Paper()
+    paper.add("r", prompt=6, output=4, n=4)
+    paper.run()
+    assert paper.stats.page_copies_total == 3
+    assert sum(len(plan.copies) for plan in paper.plans) == 3
+
+
+def test_a_tail_can_be_shared_while_another_goes_on_in_it() -> None:
+    """The one that enters is not given tokens at once: the one that writes copies then, as nothing shared is written."""
+    paper = Paper(page_size=8, seqs=4, budget=4)
+    paper.add("before", [1, 2, 3, 4], output=1)
+    paper.run()
+    paper.add("writer", [1, 2, 3, 4, 5], output=9)
+    paper.step()
+    for name in ("long", "also long"):
+        paper.add(name, prompt=20, output=1)
+    paper.step()
+    paper.add("reader", [1, 2, 3, 4, 6, 6, 6, 6, 6], output=2)
+    paper.step()
+    assert paper.running == ["writer", "long", "also long", "reader"]
+    assert counts(paper.plans[-1])[0] == 1
+    assert len(paper.plans[-1].run) < 4  # the reader has no tokens yet
+    paper.run()
+    assert paper.cached["reader"] == 4
+
+
+def test_the_audit_sees_a_table_that_was_tampered_with() -> None:
+    paper = Paper()
+    paper.add("r", prompt=6, output=4)
+    paper.step()
+    paper.scheduler._life.requests["r"].sequences[0].pages.pop()
+    with pytest.raises(PoolError, match="counted otherwise"):
+        paper.scheduler.audit()
+
+
+def test_the_audit_sees_a_shared_page_that_would_be_written() -> None:
+    paper = Paper()
+    paper.add("r", prompt=6, output=4)
+    paper.step()
+    assert paper.scheduler.plan() is not None
+    sequence = paper.scheduler._life.requests["r"].sequences[0]
+    paper.scheduler.pool.share(sequence.pages)
+    stranger = sequence.fork(1)
+    stranger.pages = list(sequence.pages)
+    paper.scheduler._life.batch.enter(stranger)
+    with pytest.raises(PoolError, match="would be written while others read it"):
+        paper.scheduler.audit()

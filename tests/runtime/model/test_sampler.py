@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 
 from octavo_runtime.messages import Sampling
 from octavo_runtime.model import sampler
-from octavo_runtime.model.sampler import Row, candidates, sample
+from octavo_runtime.model.sampler import Draw, Row, candidates, sample
 
 Logits = npt.NDArray[np.float32]
 GREEDY = Sampling(temperature=0.0)
+
+
+def drawn(logits: torch.Tensor, rows: list[Row]) -> list[int]:
+    """The token that each row draws."""
+    return [token for draw in sample(logits, rows) for token in draw.tokens]
 
 
 def allowed(logits: Logits, sampling: Sampling, slack: float) -> list[int]:
@@ -126,7 +131,7 @@ def test_candidates_in_plain_numbers(sampling: Sampling, ids: list[int]) -> None
 def test_greedy_takes_the_lowest_of_equal_ids(ids: list[int]) -> None:
     logits = torch.zeros(1, 2000)
     logits[0, ids] = 1.0
-    assert sample(logits, [Row(GREEDY, 0, 0)]) == [ids[0]]
+    assert drawn(logits, [Row(GREEDY, 0, 0)]) == [ids[0]]
 
 
 @pytest.mark.parametrize(
@@ -135,8 +140,8 @@ def test_greedy_takes_the_lowest_of_equal_ids(ids: list[int]) -> None:
 def test_banned_ids_are_never_drawn(sampling: Sampling) -> None:
     logits = torch.tensor([[9.0, 8.0, 1.0, 7.0]])
     rows = [Row(sampling, seed, 3, banned=(0, 1)) for seed in range(50)]
-    assert {2, 3} >= set(sample(logits.repeat(50, 1), rows))
-    assert sample(logits.clone(), [Row(GREEDY, 0, 3)]) == [0]
+    assert {2, 3} >= set(drawn(logits.repeat(50, 1), rows))
+    assert drawn(logits.clone(), [Row(GREEDY, 0, 3)]) == [0]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +157,8 @@ def test_banned_ids_are_never_drawn(sampling: Sampling) -> None:
 def test_ids_are_drawn_as_often_as_they_are_likely(sampling: Sampling, probabilities: list[float], over: str) -> None:
     draws = 2000
     rows = [Row(sampling, 2**40 + i, 5) if over == "seeds" else Row(sampling, 77, i) for i in range(draws)]
-    drawn = sample(torch.tensor([0.1, 0.2, 0.3, 0.4]).log().repeat(draws, 1), rows)
-    counts = np.bincount(drawn, minlength=4)
+    tokens = drawn(torch.tensor([0.1, 0.2, 0.3, 0.4]).log().repeat(draws, 1), rows)
+    counts = np.bincount(tokens, minlength=4)
     expected = draws * np.array(probabilities)
     assert not counts[expected == 0].any()
     possible = expected > 0
@@ -170,9 +175,9 @@ def test_a_draw_does_not_depend_on_the_other_rows() -> None:
         Row(Sampling(top_k=5), 2**63, 1),
         Row(Sampling(min_p=0.2), 4, 9, banned=(7, 8)),
     ]
-    together = sample(logits.clone(), rows)
-    alone = [sample(logits[i : i + 1].clone(), [row])[0] for i, row in enumerate(rows)]
-    backwards = sample(logits.flip(0), rows[::-1])[::-1]
+    together = drawn(logits.clone(), rows)
+    alone = [drawn(logits[i : i + 1].clone(), [row])[0] for i, row in enumerate(rows)]
+    backwards = drawn(logits.flip(0), rows[::-1])[::-1]
     assert together == alone == backwards
 
 
@@ -186,8 +191,8 @@ def test_a_draw_does_not_depend_on_the_other_rows() -> None:
 )
 def test_a_draw_depends_on_seed_and_position(seed: int, offset: int) -> None:
     equal = torch.zeros(20, 1000)  # the noise alone decides
-    first = sample(equal, [Row(Sampling(), 7, 2 * i) for i in range(20)])
-    other = sample(equal, [Row(Sampling(), seed, 2 * i + offset) for i in range(20)])
+    first = drawn(equal, [Row(Sampling(), 7, 2 * i) for i in range(20)])
+    other = drawn(equal, [Row(Sampling(), seed, 2 * i + offset) for i in range(20)])
     assert sum(a == b for a, b in zip(first, other, strict=True)) <= 2
 
 
@@ -195,6 +200,59 @@ def test_limits_do_not_change_the_noise_of_what_they_leave() -> None:
     """A top_k that holds the unlimited draw draws the same."""
     logits = torch.randn(1, 500, generator=torch.Generator().manual_seed(2))
     for seed in range(30):
-        (free,) = sample(logits.clone(), [Row(Sampling(), seed, 0)])
+        (free,) = drawn(logits.clone(), [Row(Sampling(), seed, 0)])
         rank = int((logits[0] > logits[0, free]).sum()) + 1
-        assert sample(logits.clone(), [Row(Sampling(top_k=rank), seed, 0)]) == [free]
+        assert drawn(logits.clone(), [Row(Sampling(top_k=rank), seed, 0)]) == [free]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(), Sampling(temperature=0.7, top_p=0.9), Sampling(top_k=3), GREEDY],
+    ids=["free", "top_p", "top_k", "greedy"],
+)
+def test_a_choice_draws_as_a_row_with_the_next_seed_would(sampling: Sampling) -> None:
+    """Seeds wrap at 64 bits."""
+    logits = torch.randn(1, 3000, generator=torch.Generator().manual_seed(3))
+    seed = 2**64 - 3
+    (draw,) = sample(logits.clone(), [Row(sampling, seed, 9, banned=(1,), choices=6)])
+    one_by_one = [drawn(logits.clone(), [Row(sampling, (seed + i) % 2**64, 9, banned=(1,))])[0] for i in range(6)]
+    assert draw == Draw(one_by_one)
+    assert (len(set(one_by_one)) > 1) == (not sampling.greedy)
+
+
+def test_choices_do_not_shift_the_rows_beside_them() -> None:
+    logits = torch.randn(3, 100, generator=torch.Generator().manual_seed(4))
+    rows = [Row(Sampling(), 1, 2), Row(Sampling(), 5, 2, choices=3), Row(Sampling(), 9, 2)]
+    assert [len(draw.tokens) for draw in sample(logits.clone(), rows)] == [1, 3, 1]
+    alone = [sample(logits[i : i + 1].clone(), [row])[0] for i, row in enumerate(rows)]
+    assert sample(logits.clone(), rows) == alone
+
+
+def test_the_likeliest_are_told_with_their_log_probabilities() -> None:
+    logits = 4 * torch.randn(1, 3000, generator=torch.Generator().manual_seed(5))
+    (draw,) = sample(logits.clone(), [Row(GREEDY, 0, 0, top=7)])
+    expected = torch.log_softmax(logits[0].double(), dim=0)
+    values, ids = expected.topk(7)
+    assert draw.tokens == ids.tolist()
+    assert draw.logprobs == pytest.approx(values.tolist(), rel=1e-12)
+
+
+def test_log_probabilities_are_of_the_whole_vocabulary() -> None:
+    """They add up to one, whatever the temperature and the limits of the row; banned ids have none of it."""
+    logits = 30 * torch.randn(1, 400, generator=torch.Generator().manual_seed(6)) + 1000
+    row = Row(Sampling(temperature=0.1, top_k=2), 0, 0, banned=(3, 5), top=400)
+    (draw,) = sample(logits.clone(), [row])
+    assert sorted(draw.tokens) == list(range(400))
+    assert float(np.exp(draw.logprobs).sum()) == pytest.approx(1.0, abs=1e-12)
+    assert set(draw.tokens[-2:]) == {3, 5}
+    assert draw.logprobs[-2:] == [-np.inf] * 2
+    assert draw.logprobs == sorted(draw.logprobs, reverse=True)
+
+
+@pytest.mark.parametrize("top", [1, 2, 3, 5])
+def test_of_equally_likely_ones_the_lowest_ids_are_told(top: int) -> None:
+    logits = torch.zeros(1, 2000)
+    logits[0, [1900, 7, 400]] = 1.0
+    (draw,) = sample(logits, [Row(GREEDY, 0, 0, top=top)])
+    assert draw.tokens == [7, 400, 1900, 0, 1][:top]
+    assert draw.logprobs[0] == draw.logprobs[min(top, 3) - 1]
