@@ -95,13 +95,14 @@ def compared_tokens(reference: transformers.PreTrainedModel, request: AddRequest
 
 @pytest.mark.parametrize(
     ("together", "tokens"),
-    # A step for one sequence costs nearly as much as one for all: alone, the answers are shorter.
+    # A step for one sequence costs nearly as much as one for all: alone, the answers are shorter and fewer.
     [pytest.param(False, 10, id="alone"), pytest.param(True, 24, id="batched")],
 )
 def test_greedy_answers_are_those_of_transformers(
     llm: LLM, reference: transformers.PreTrainedModel, prompts: list[AddRequest], together: bool, tokens: int
 ) -> None:
-    requests = [msgspec.structs.replace(prompt, max_tokens=tokens) for prompt in prompts]
+    asked = prompts if together else prompts[::3]
+    requests = [msgspec.structs.replace(prompt, max_tokens=tokens) for prompt in asked]
     if together:
         completions = llm.generate(requests)
     else:

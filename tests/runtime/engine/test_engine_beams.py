@@ -128,7 +128,7 @@ def test_beams_do_not_depend_on_company(new_engine: MakeEngine, flags: dict[str,
 @pytest.mark.parametrize("caching", [pytest.param(True, id="cached"), pytest.param(False, id="not cached")])
 def test_beams_that_do_not_all_fit_at_once_find_the_same(new_engine: MakeEngine, caching: bool) -> None:
     """Two pages in common and three for each beam, in a pool of six."""
-    request = msgspec.structs.replace(beams(37, 4, 4), max_tokens=40)
+    request = msgspec.structs.replace(beams(37, 4, 4), max_tokens=30)
     alone = finish(new_engine(), [request]).of(request.id)
     engine = new_engine(pages=6, prefix_caching=caching)
     make_outputs_look_short(engine)

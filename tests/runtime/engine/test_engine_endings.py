@@ -8,9 +8,9 @@ import pytest
 from octavo_runtime.messages import AddRequest, BeamSearch
 from tests.runtime.engine.tiny_engine import SEEDED, Alone, Answers, MakeEngine, ask, assert_idle, finish, prompt, step
 
-ENDED = ask("ended", prompt("ended", 40), SEEDED, 30, seed=5)
-NEXT = ask("next", [*ENDED.prompt_ids[:35], *prompt("next", 9)], SEEDED, 20, seed=9)  # goes on from what that one left
-OTHER = ask("other", prompt("other", 20), SEEDED, 30, seed=11)
+ENDED = ask("ended", prompt("ended", 40), SEEDED, 24, seed=5)
+NEXT = ask("next", [*ENDED.prompt_ids[:35], *prompt("next", 9)], SEEDED, 8, seed=9)  # goes on from what that one left
+OTHER = ask("other", prompt("other", 20), SEEDED, 16, seed=11)
 KINDS = [
     pytest.param({}, id="one sequence"),
     pytest.param({"n": 3}, id="three choices"),
@@ -102,7 +102,7 @@ def test_a_deadline_refuses_what_waits(new_engine: MakeEngine, alone: Alone) -> 
 
 @pytest.mark.parametrize("fields", KINDS)
 def test_a_deadline_cuts_what_runs(new_engine: MakeEngine, alone: Alone, fields: dict[str, object]) -> None:
-    engine, answers, deadline_s = new_engine(), Answers(), 1.0
+    engine, answers, deadline_s = new_engine(), Answers(), 0.7
     request = changed(ENDED, max_tokens=None, deadline_s=deadline_s, **fields)
     engine.add(request)
     late_s = time.monotonic() + deadline_s
