@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -125,7 +126,7 @@ async def _warm(client: Client, traffic: Traffic) -> None:
     tally = Tally(len(questions))
     for question in questions:
         await drive(client, [question], tally)
-    crowd = [ask for number in range(-1, -4 * client.concurrency, -1) if (ask := traffic.ask(number)).leave is None]
+    crowd = [ask for number in range(-1, -2 * client.concurrency, -1) if (ask := traffic.ask(number)).leave is None]
     tally.wanted += len(crowd)
     await drive(client, crowd, tally)
     if tally.wrong:
@@ -188,9 +189,17 @@ def _rest(server: RunningServer) -> Rest:
         waiting=state["waiting"],
         in_flight=state["in_flight"],
         restarts=state["engine"]["restarts"],
-        exit_code=server.process.wait(SETTLE_S),
+        exit_code=_exit_code(server),
         counts=counts,
     )
+
+
+def _exit_code(server: RunningServer) -> int:
+    """-1 for a server that does not end."""
+    try:
+        return server.process.wait(SETTLE_S)
+    except subprocess.TimeoutExpired:
+        return -1
 
 
 if __name__ == "__main__":

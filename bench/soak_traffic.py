@@ -18,8 +18,9 @@ Parting = Literal["half sent", "just sent", "before the first byte", "mid-stream
 Feature = Literal["choices", "beams", "priority", "deadline", "salt"]
 FEATURES: tuple[Feature, ...] = ("choices", "beams", "priority", "deadline", "salt")
 
-SURGE_EVERY = 2000  # requests
+SURGE_EVERY, FIRST_SURGE = 2000, 100  # requests: there is no forecast before some have ended
 BYTE_IDS = 256  # the tiny model's ids below this one are bytes, those above mark the turns of a chat
+CHAT_TEXTS = 1000
 CHAT_MARKS = 3  # special tokens that the template puts around one message
 STOPS = ["e", "t", "a", "o", "S", "0", "\n", "th"]
 
@@ -75,6 +76,8 @@ class Traffic:
         self._without = without
         source = random.Random(seed)
         self._prefixes = [_ids(source, length) for length in (40, 70, 100, 330)]
+        # Not ever new ones: the tokenizer's cache keeps up to 10,000 texts, and would grow until then.
+        self._texts = [_text(source, _prompt_tokens(source)) for _ in range(CHAT_TEXTS)]
         self._fixed = _fixed_questions(source, without)
         self.wrong = [wrong for wrong in WRONG if wrong.feature not in without]
 
@@ -85,7 +88,7 @@ class Traffic:
 
     def ask(self, number: int) -> Ask:
         source = random.Random(self._seed << 40 | number)
-        if number % SURGE_EVERY == 0 and "choices" not in self._without:
+        if number % SURGE_EVERY == FIRST_SURGE and "choices" not in self._without:
             return _surge(source)
         part = source.random()
         if part < 0.05:
@@ -128,8 +131,8 @@ class Traffic:
         """The prompt's fields, its tokens, and how many prompts it is."""
         length = _prompt_tokens(source)
         if source.random() < 0.3:
-            text = "".join(chr(source.randrange(32, 127)) for _ in range(length))
-            return {"messages": [{"role": "user", "content": text}]}, length + CHAT_MARKS, 1
+            text = source.choice(self._texts)
+            return {"messages": [{"role": "user", "content": text}]}, len(text) + CHAT_MARKS, 1
         if source.random() < 0.25:
             ids = source.choice(self._prefixes) + _ids(source, min(length, 60))
             return {"prompt": ids}, len(ids), 1
@@ -162,6 +165,10 @@ def _ask(kind: str, fields: dict[str, Any], expected: Completion, streamed: bool
 
 def _ids(source: random.Random, count: int) -> list[int]:
     return [source.randrange(BYTE_IDS) for _ in range(count)]
+
+
+def _text(source: random.Random, length: int) -> str:
+    return "".join(chr(source.randrange(32, 127)) for _ in range(length))
 
 
 def _prompt_tokens(source: random.Random) -> int:
