@@ -38,6 +38,7 @@ def static_rate(model: "transformers.PreTrainedModel", work: Sequence[Request], 
 def reference_model(path: Path, dtype: str) -> "transformers.PreTrainedModel":
     import transformers  # takes seconds
 
+    transformers.utils.logging.disable_progress_bar()
     where: dict[str, object] = {"pretrained_model_name_or_path": str(path)}
     if path.suffix == ".gguf":
         where = {

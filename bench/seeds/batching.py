@@ -8,7 +8,7 @@ from bench.seeds.models import VOCAB_SIZE, engine_of, serving_model
 from bench.seeds.throughput import busy_figure, throughput, throughput_figures
 from bench.workload import long_tail
 
-REQUESTS, BATCH = 64, 16
+REQUESTS, BATCH = 48, 16
 LOAD_OF_STATIC = 0.7  # arrivals, as a share of what static batches serve when always full: a load that both sustain
 _KV_BYTES = 512 << 20
 
@@ -18,7 +18,7 @@ def batching(settings: Settings) -> list[Figure]:
     llm = engine_of(
         serving_model(settings), kv_cache_memory=_KV_BYTES, max_model_len=1024, max_num_seqs=BATCH, prefix_caching=False
     )
-    work = long_tail(settings.count(REQUESTS), VOCAB_SIZE)
+    work = long_tail(max(2 * BATCH, settings.count(REQUESTS)), VOCAB_SIZE)  # fewer would not wait
     name = settings.model.name if settings.model else "seeded 4-layer Llama"
     rounds = throughput(settings, llm.engine, work, BATCH)
     static_per_s = len(work) / statistics.median(each.dropping.wall_s for each in rounds)

@@ -16,7 +16,7 @@ from bench.workload import chats
 
 CONTIGUOUS = 15  # the articles' sessions a card before paging
 CONTEXT_TOKENS = 2048
-SESSIONS = 240
+SESSIONS = 200
 WASTE_TARGETS_PERCENT = {16: 4.0, 32: 7.0}
 
 
