@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from octavo_runtime.engine.request import beam_offers
 from octavo_runtime.messages import AddRequest, ErrorInfo
 
 
@@ -75,8 +76,11 @@ def _too_wide(request: AddRequest, limits: Limits) -> ErrorInfo | None:
         return ErrorInfo("unsupported", text, field)
     if request.n > width:
         return ErrorInfo("unsupported", f"'n' {request.n} is more than the {width} beams: lower it", "n")
-    if request.beam and 2 * width > limits.vocab_size:
-        text = f"'{field}' {width} needs {2 * width} tokens to choose from, the vocabulary has {limits.vocab_size}: lower it"
+    offers = beam_offers(request, width)
+    if request.beam and offers > limits.vocab_size:
+        text = (
+            f"'{field}' {width} needs {offers} tokens to choose from, the vocabulary has {limits.vocab_size}: lower it"
+        )
         return ErrorInfo("unsupported", text, field)
     return None
 
@@ -94,9 +98,9 @@ def _never_fits(request: AddRequest, limits: Limits) -> ErrorInfo | None:
     if needed > limits.pool_pages:
         text = (
             f"needs {needed:,} blocks ({prompt:,} prompt + {output:,} output tokens, {limits.page_size} a block), "
-            f"pool has {limits.pool_pages:,}: shorten the prompt or lower max_tokens"
+            f"pool has {limits.pool_pages:,}: shorten the prompt{' or lower max_tokens' if output > 1 else ''}"
         )
-        return ErrorInfo("never_fits", text, "max_tokens")
+        return ErrorInfo("never_fits", text, "max_tokens" if output > 1 else "prompt")
     return None
 
 

@@ -77,5 +77,5 @@ def _new_slot(sequence: Sequence) -> NewSlot:
         min_length=sequence.request.prompt_length + asked.min_tokens,
         banned=sorted({*asked.eos_ids, *asked.stop_ids}) if asked.min_tokens else [],
         choices=1 if asked.beam else sequence.choices,
-        top=2 * asked.beam.width if asked.beam else 0,
+        top=sequence.request.offers if asked.beam else 0,
     )

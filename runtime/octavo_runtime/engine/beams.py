@@ -1,8 +1,9 @@
 """Beam search: which continuations go on, which are finished, when it ends. Pure.
 
-At every step each of the live beams offers its likeliest 2 · width next tokens, so that width of them go on even if all others
-end a text. Finished ones rank by log-probability / tokens ** length_penalty. The search ends when no live beam can overtake the
-worst of the width best finished ones, or nothing is left alive."""
+At every step each of the live beams offers its likeliest next tokens, at least 2 · width, so that width of them go on even if
+others end a text. Finished ones rank by log-probability / tokens ** length_penalty. The search ends when no live beam can
+overtake the worst of the width best finished ones, or nothing is left alive.
+"""
 
 import dataclasses
 import math
@@ -62,7 +63,7 @@ class BeamGroup:
         offers = [offer for offers in self._offers.values() for offer in offers]
         offers.sort(key=lambda offer: -offer.logprob)  # stable: equal ones by beam, then as the beam ranked them
         live: list[Offer] = []
-        for offer in offers[: 2 * self._spec.width]:
+        for offer in offers[: self._request.offers]:
             ended = offer.beam.reason_to_end(offer.token, self._max_length)
             if ended is not None:
                 self._finish(offer, *ended)

@@ -91,11 +91,13 @@ class Engine:
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
         self.scheduler = self._new_scheduler(delay_s=0.0)
-        length = max(1, min(self.info.max_num_batched_tokens // WARMUP_SEQUENCES, self._limits.max_model_len - 2))
-        room = self._limits.pool_pages // (-(-(length + 2) // self._limits.page_size))
+        limits = self._limits
+        longest = min(limits.max_model_len, limits.pool_pages * limits.page_size) - 2
+        length = max(1, min(self.info.max_num_batched_tokens // WARMUP_SEQUENCES, longest))
+        room = limits.pool_pages // (-(-(length + 2) // limits.page_size))
         count = min(WARMUP_SEQUENCES, self.info.max_num_seqs, room)
         for index in range(count):
-            prompt = [index % self._limits.vocab_size] * length  # each another, or they would share their pages
+            prompt = [index % limits.vocab_size] * length  # each another, or they would share their pages
             self.add(AddRequest(f"warmup-{index}", prompt, Sampling(temperature=0.0), seed=0, max_tokens=2))
         left = count
         while left and (outputs := self.step()) is not None:

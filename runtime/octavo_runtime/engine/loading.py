@@ -1,6 +1,7 @@
 """From a configuration to a model on its device with its KV pages: everything behind `auto` is settled here."""
 
 import dataclasses
+import logging
 from collections.abc import Callable
 
 import torch
@@ -15,6 +16,8 @@ from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.linear import Linear, TiledLinear
 from octavo_runtime.model.tiled_attention import TiledBackend
 from octavo_runtime.model.weights import WeightReader, open_checkpoint
+
+log = logging.getLogger("octavo.engine")
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 _CPU_DEFAULT_KV_BYTES = 2 << 30
@@ -45,22 +48,17 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
     checkpoint = open_checkpoint(config.model_path)
     dtype = _DTYPES[_dtype_name(config.dtype)]
     block_size = _CPU_BLOCK_SIZE if config.block_size == "auto" else int(config.block_size)
-    wanted_len = _context(config, checkpoint.config)
+    max_model_len = _context(config, checkpoint.config)
     weights = WeightReader(checkpoint, dtype, progress)
     with torch.inference_mode():
         linear = TiledLinear if config.batch_invariant else Linear
-        decoder = Decoder(checkpoint.config, weights, wanted_len, device, linear)
+        decoder = Decoder(checkpoint.config, weights, max_model_len, device, linear)
     shape = AttentionShape(
         checkpoint.config.heads, checkpoint.config.kv_heads, checkpoint.config.head_dim, block_size, dtype
     )
     backend = TiledBackend(shape) if config.batch_invariant else ReferenceBackend(shape)
     pages = _pages(config, checkpoint.config.layers * backend.page_bytes)
-    max_model_len = min(wanted_len, pages * block_size)
-    if config.max_model_len is not None and max_model_len < config.max_model_len:
-        raise ConfigError(
-            f"--max-model-len {config.max_model_len} needs {-(-config.max_model_len // block_size):,} KV pages of {block_size} "
-            f"tokens, the memory for KV holds {pages:,}: raise --kv-cache-memory or lower --max-model-len"
-        )
+    _check_context_fits(config, max_model_len, pages, block_size)
     pool = KvPool(checkpoint.config.layers, pages, backend.page_bytes, device)
     if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
         raise ConfigError(
@@ -99,6 +97,26 @@ def _context(config: ServeConfig, model: ModelConfig) -> int:
             f"--max-model-len {config.max_model_len} is more than the model's {model.max_position} positions: lower it"
         )
     return config.max_model_len or model.max_position
+
+
+def _check_context_fits(config: ServeConfig, max_model_len: int, pages: int, block_size: int) -> None:
+    """A context that was asked for must fit the pages; of the model's own, requests that do not fit are refused one by one."""
+    needed = -(-max_model_len // block_size)
+    if needed <= pages:
+        return
+    if config.max_model_len is not None:
+        raise ConfigError(
+            f"--max-model-len {max_model_len} needs {needed:,} KV pages of {block_size} tokens, the memory for KV holds "
+            f"{pages:,}: raise --kv-cache-memory or lower --max-model-len"
+        )
+    log.warning(
+        "the model's context of %d tokens needs %d KV pages, the memory for KV holds %d: requests of more than %d tokens are "
+        "refused; raise --kv-cache-memory or set --max-model-len",
+        max_model_len,
+        needed,
+        pages,
+        pages * block_size,
+    )
 
 
 def _pages(config: ServeConfig, bytes_of_all_layers: int) -> int:

@@ -4,7 +4,7 @@ from octavo_runtime.engine.beams import BeamGroup
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.plan import Drawn
 from octavo_runtime.engine.request import Request, Sequence
-from octavo_runtime.messages import ErrorInfo, Output
+from octavo_runtime.messages import ErrorInfo, Output, StopReason
 
 
 class Outcome:
@@ -51,7 +51,7 @@ class Outcome:
             group = self._group(request)
             for sequence in live:
                 group.give_up(sequence, "abort", "deadline")
-            return self._beams_over(request, group)
+            return self._beams_over(request, group, "deadline")
         self._life.end(request)
         indexes = range(asked.n) if live[0].choices > 1 else [sequence.index for sequence in live]
         return [Output(asked.id, index=index, finish_reason="abort", stop_reason="deadline") for index in indexes]
@@ -87,7 +87,7 @@ class Outcome:
         group.go_on(beams, chosen)
         return []
 
-    def _beams_over(self, request: Request, group: BeamGroup) -> list[Output]:
+    def _beams_over(self, request: Request, group: BeamGroup, cut_by: StopReason = None) -> list[Output]:
         """The best ones, all at once; where fewer came to be than were asked for, the others are empty."""
         asked, best = request.asked, group.best()
         self._life.end(request)
@@ -98,5 +98,5 @@ class Outcome:
             Output(asked.id, one.token_ids, index, one.finish_reason, one.stop_reason, 0 if index else cached)
             for index, one in enumerate(best)
         ]
-        outputs += [Output(asked.id, index=index, finish_reason="abort") for index in range(len(best), asked.n)]
-        return outputs
+        missing = range(len(best), asked.n)
+        return outputs + [Output(asked.id, [], index, "abort", cut_by) for index in missing]

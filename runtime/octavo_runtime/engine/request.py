@@ -13,6 +13,11 @@ class State(enum.Enum):
     FINISHED = "finished"
 
 
+def beam_offers(asked: AddRequest, width: int) -> int:
+    """Next tokens that each live beam offers: twice the width, or what lets `width` go on if every ending id is among them."""
+    return width + max(width, len({*asked.eos_ids, *asked.stop_ids}))
+
+
 @dataclasses.dataclass(eq=False)
 class Request:
     """What was asked for, and the sequences that are not finished. Its prompt is computed once, by sequence 0, which then forks."""
@@ -35,6 +40,10 @@ class Request:
     def width(self) -> int:
         """Sequences that it runs at once when it has forked."""
         return self.asked.beam.width if self.asked.beam else self.asked.n
+
+    @property
+    def offers(self) -> int:
+        return beam_offers(self.asked, self.width)
 
     @property
     def deadline_s(self) -> float:

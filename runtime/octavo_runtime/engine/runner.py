@@ -17,6 +17,7 @@ from octavo_runtime.engine.plan import Drawn, NewSlot, Run, StepPlan, StepResult
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.linear import padded_rows
 from octavo_runtime.model.sampler import Row, sample
 
 
@@ -109,7 +110,7 @@ class ModelRunner:
         return Row(entry.sampling, entry.seed, slot.length, banned, choices, entry.top)
 
     def _batch(self, runs: list[Run]) -> tuple[Tensor, AttentionMeta]:
-        """Token ids `[T]` and what attention needs to know of the batch."""
+        """Token ids `[T]` and what attention needs to know of the batch; T may be more than the runs have."""
         slots = np.array([run.slot for run in runs])
         q_lens = np.array([run.count for run in runs])
         starts = np.array([run.start for run in runs])
@@ -123,6 +124,10 @@ class ModelRunner:
         counts = -(-kv_lens // self._page_size)
         page_table = np.where(np.arange(width) < counts[:, None], page_table, 0)
         slot_map = self._pages[row, pos // self._page_size] * self._page_size + pos % self._page_size
+        # Rows that only fill up the batch: they write to the sink, and nobody looks at what they give.
+        filling = padded_rows(len(pos)) - len(pos)
+        row, pos = np.pad(row, (0, filling)), np.pad(pos, (0, filling))
+        slot_map = np.pad(slot_map, (0, filling))
         meta = AttentionMeta(
             cu_q=torch.from_numpy(cu_q.astype(np.int32)),
             kv_len=torch.from_numpy(kv_lens.astype(np.int32)),

@@ -21,6 +21,7 @@ class AttentionMeta:
 
     `kv_len` counts cache slots, this step's included; `pos` are rotary positions, which are not derived from it (evicted pages
     leave no hole in the cache but do in positions). `slot_map[t]` = page · page_size + offset of token t.
+    Tokens beyond the sequences' only fill up the batch: their slots are the sink's, what they give is zero.
     """
 
     cu_q: Tensor  # int32 [B + 1]
@@ -114,6 +115,9 @@ class ReferenceBackend:
         if softcap is not None or sinks is not None or importance_out is not None:
             raise ModelError(f"the {self.name} attention back end has no softcap, sinks or importance")
         pages, out = self._view(kv_layer), torch.empty_like(q)
+        out[sum(meta.q_lens) :] = (
+            0.0  # what fills up the batch must stay finite: it is written to the sink, which masks do not hide
+        )
         for rows in self._rows(meta, window):
             k, v = reference.gather_kv(pages, rows.pages)
             part = q[rows.begin : rows.end].view(rows.batch, -1, *q.shape[1:])

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from octavo_kernels import reference
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
 from octavo_runtime.model.config import ModelConfig
-from octavo_runtime.model.linear import Linear
+from octavo_runtime.model.linear import Linear, padded_rows
 from octavo_runtime.model.rotary import rotary_tables
 from octavo_runtime.model.weights import WeightReader
 
@@ -116,4 +117,6 @@ class Decoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """`[R, hidden]` → fp32 `[R, vocab]`."""
-        return self._head(hidden).float()
+        rows = len(hidden)
+        filled = functional.pad(hidden, (0, 0, 0, padded_rows(rows) - rows))
+        return self._head(filled)[:rows].float()

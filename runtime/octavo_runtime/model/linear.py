@@ -17,6 +17,16 @@ from octavo_kernels import reference
 Epilogue = Literal["none", "silu_mul"]
 
 
+def padded_rows(rows: int) -> int:
+    """The number of rows to compute for `rows`: four sizes to each power of two, so at most a quarter more.
+
+    oneDNN keeps code and buffers for every number of rows that it has met, in a cache of 1,024 products: a process that meets every
+    batch from 1 to 256 rows grew by 580 MB over five weights of SmolLM2.
+    """
+    step = 1 << max(0, rows.bit_length() - 3)
+    return -(-rows // step) * step
+
+
 class Linear:
     """`[T, in] → [T, out]`, or `[T, out / 2]` with the `silu_mul` epilogue over `[gate | up]` rows."""
 

@@ -44,7 +44,7 @@ def test_admits_what_fits(wanted: AddRequest) -> None:
     ("wanted", "kind", "param", "text"),
     [
         pytest.param(request(60, max_tokens=5), "never_fits", "max_tokens", "needs 5 blocks .* pool has 4", id="pool"),
-        pytest.param(request(64), "never_fits", "max_tokens", "needs 5 blocks", id="pool, open length"),
+        pytest.param(request(64), "never_fits", "prompt", "needs 5 blocks", id="pool, open length"),
         pytest.param(request(60, max_tokens=5, n=2), "never_fits", "max_tokens", "needs 5 blocks", id="pool, choices"),
         pytest.param(request(100), "never_fits", "prompt", "100 tokens.*context of 100", id="context"),
         pytest.param(request(0), "unsupported", "prompt", "empty", id="empty"),

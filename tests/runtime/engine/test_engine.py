@@ -86,7 +86,7 @@ def test_generate_wants_an_id_for_each_request(llm: LLM) -> None:
 def test_the_pool_is_what_the_flag_gives(new_engine: MakeEngine) -> None:
     info = new_engine(pages=13).info
     assert (info.block_size, info.num_blocks, info.kv_cache_bytes) == (PAGE, 13, 14 * PAGE_BYTES)
-    assert (info.max_model_len, info.max_num_seqs) == (13 * PAGE, 13)
+    assert (info.max_model_len, info.max_num_seqs) == (512, 13)  # the model's own context: longer requests are refused
 
 
 @pytest.mark.parametrize(

@@ -33,20 +33,20 @@ def test_two_that_fit_one_by_one_wait_for_each_other(new_engine: MakeEngine, alo
 def test_an_open_length_ends_where_the_pool_is_full(new_engine: MakeEngine, alone: Alone, n: int) -> None:
     answers = finish(new_engine(PAGES), [ask("r", prompt("open", 40), SEEDED, None, n=n)])
     assert set(answers.reasons.values()) == {"length"}
-    wanted = ask("r", prompt("open", 40), SEEDED, ROOM - 40)
+    wanted = ask("r", prompt("open", 40), SEEDED, ROOM - 40 + 1)  # the last token drawn needs no slot
     assert answers.of("r") == [alone(msgspec.structs.replace(wanted, seed=seed)) for seed in range(n)]
     assert (answers.steps[-1].preemptions_total > 0) == (n > 1)
 
 
-def test_the_longest_prompt_gets_one_token(new_engine: MakeEngine, alone: Alone) -> None:
+def test_the_longest_prompt_is_answered(new_engine: MakeEngine, alone: Alone) -> None:
     answers = finish(new_engine(PAGES), [ask("r", prompt("long", ROOM - 1), SEEDED, None)])
-    assert answers.of("r") == [alone(ask("r", prompt("long", ROOM - 1), SEEDED, 1))]
+    assert answers.of("r") == [alone(ask("r", prompt("long", ROOM - 1), SEEDED, 2))]  # the second needs no slot
     assert answers.reasons["r", 0] == "length"
 
 
 def test_a_prompt_that_leaves_no_room_for_a_token_is_refused(new_engine: MakeEngine) -> None:
     engine = new_engine(PAGES)
-    error = finish(engine, [ask("r", prompt("full", ROOM))]).ends["r", 0].error
+    error = finish(engine, [ask("r", prompt("full", ROOM), SEEDED, None)]).ends["r", 0].error
     assert error is not None
     assert (error.kind, error.param) == ("never_fits", "prompt")
-    assert "64 tokens" in error.message
+    assert "needs 5 blocks (64 prompt + 1 output tokens, 16 a block), pool has 4: shorten the prompt" in error.message

@@ -14,17 +14,18 @@ from openai.types.chat import ChatCompletion
 from tests.runtime.server.running import RunningServer, running_server, until
 from tests.runtime.server.streams import Stream
 
+OUTPUT_TOKENS = 3000  # of one that takes long, and fits the pool
 LONG = "once upon a time there was " * 8  # several KV pages
 
 
 @pytest.fixture(scope="module")
 def server(tiny_chat_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One at a time, with tenants."""
+    """One at a time, with tenants, and a pool that holds half of the model's context."""
     folder = tmp_path_factory.mktemp("narrow-server")
     secret = folder / "secret"
     secret.write_text("a secret\n")
     flags = ["--max-num-seqs", "1", "--tenant-header", "X-Tenant", "--tenant-secret-file", str(secret), "--audit"]
-    with running_server(tiny_chat_model, folder, *flags) as running:
+    with running_server(tiny_chat_model, folder, *flags, "--kv-cache-memory", "2Mi") as running:
         yield running
 
 
@@ -48,7 +49,7 @@ def cached_tokens(answer: ChatCompletion) -> int:
 @contextlib.contextmanager
 def busy(server: RunningServer) -> Iterator[Stream]:
     """The one place is taken."""
-    with Stream(server) as stream:
+    with Stream(server, OUTPUT_TOKENS) as stream:
         yield stream.begin()
         stream.kill()
     until(lambda: server.state()["in_flight"] == 0)
@@ -83,7 +84,7 @@ def test_a_deadline_that_passes_while_waiting_is_504(client: openai.OpenAI, serv
 
 
 def test_a_deadline_that_passes_while_running_gives_the_text_so_far(server: RunningServer) -> None:
-    with Stream(server, deadline_s=1.5) as stream:
+    with Stream(server, OUTPUT_TOKENS, deadline_s=1.5) as stream:
         events = stream.begin().rest()
     choice = events[-1]["choices"][0]
     assert (choice["finish_reason"], choice["stop_reason"]) == ("abort", "deadline")
@@ -126,3 +127,23 @@ def test_the_state_shows_what_is_in_effect(server: RunningServer) -> None:
     config = server.state()["config"]
     assert (config["max_num_seqs"], config["max_num_seqs_reason"]) == (1, "")
     assert (config["prefix_caching"], config["chunked_prefill"], config["tenant_header"]) == (True, True, "X-Tenant")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "param"),
+    [
+        pytest.param([65] * 5000, 1, "prompt", id="prompt"),
+        pytest.param([65] * 100, 5000, "max_tokens", id="output"),
+    ],
+)
+def test_what_never_fits_the_pool_is_told_the_arithmetic(
+    client: openai.OpenAI, server: RunningServer, prompt: list[int], max_tokens: int, param: str
+) -> None:
+    blocks = server.state()["config"]["num_blocks"]
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(model="tiny", prompt=prompt, max_tokens=max_tokens)
+    assert (caught.value.code, caught.value.param) == ("never_fits", param)
+    needed = -(-(len(prompt) + max_tokens) // 32)
+    assert needed > blocks
+    assert f"needs {needed:,} blocks ({len(prompt):,} prompt + {max_tokens:,} output tokens" in caught.value.message
+    assert f"pool has {blocks:,}: shorten the prompt" in caught.value.message
