@@ -14,6 +14,7 @@ CHAT_PROMPT_TOKENS, CHAT_OUTPUT_TOKENS = (
 )  # means of ShareGPT's chats, https://arxiv.org/abs/2309.06180, figure 11
 CHAT_SPREAD = 0.8  # of the logarithm
 LONG_SHARE = 0.15  # of the requests of `long_tail`
+SHORT_TOKENS, LONG_TOKENS = (4, 16), (128, 256)  # its answers, from … to
 
 
 def mixed(count: int, seed: int = 0) -> list[Request]:
@@ -36,11 +37,11 @@ def chats(count: int, vocab_size: int, context_tokens: int, seed: int = 0) -> li
 
 
 def long_tail(count: int, vocab_size: int, seed: int = 0) -> list[Request]:
-    """Most answers short (8 to 32 tokens), `LONG_SHARE` of them long (256 to 512): what makes a static batch wait."""
+    """Most answers short, `LONG_SHARE` of them long: what makes a static batch wait."""
     source = random.Random(seed)
     work = []
     for _ in range(count):
-        output = source.randrange(256, 513) if source.random() < LONG_SHARE else source.randrange(8, 33)
+        output = source.randint(*(LONG_TOKENS if source.random() < LONG_SHARE else SHORT_TOKENS))
         work.append((_ids(source, source.randrange(16, 65), vocab_size), output))
     return work
 

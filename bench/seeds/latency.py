@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from bench.seeds.driving import arriving, drive
 from bench.seeds.figure import Figure, Settings, Target, progress, ratio_text
 from bench.seeds.trace import Trace
-from bench.workload import Request, poisson
+from bench.workload import SHORT_TOKENS, Request, poisson
 from octavo_runtime.engine.core import Engine
-
-SHORT_TOKENS = 32
 
 Pair = tuple[Trace, Trace]  # static, continuous
 
@@ -25,7 +23,7 @@ def latency(settings: Settings, engine: Engine, work: Sequence[Request], per_s: 
 
 
 def latency_figure(pairs: Sequence[Pair], work: Sequence[Request], load: str) -> Figure:
-    short = [str(index) for index, (_, output) in enumerate(work) if output <= SHORT_TOKENS]
+    short = [str(index) for index, (_, output) in enumerate(work) if output <= SHORT_TOKENS[1]]
     static = [statistics.median(trace.answers[name].latency_s for name in short) for trace, _ in pairs]
     continuous = [statistics.median(trace.answers[name].latency_s for name in short) for _, trace in pairs]
     own_end = [statistics.median(trace.answers[name].own_latency_s for name in short) for trace, _ in pairs]

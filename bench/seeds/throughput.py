@@ -14,7 +14,7 @@ from bench.seeds.figure import Figure, Settings, Target, progress, ratio_text
 from bench.seeds.models import serving_model
 from bench.seeds.trace import Trace
 from bench.static_batches import reference_model, static_rate
-from bench.workload import Request
+from bench.workload import LONG_SHARE, LONG_TOKENS, SHORT_TOKENS, Request
 from octavo_runtime.engine.core import Engine
 
 
@@ -57,7 +57,7 @@ def throughput_figures(rounds: Sequence[Round], work: Sequence[Request], batch: 
             None,
             statistics.median(padded),
             ratio_text(padded),
-            f"{model}, {len(work)} requests at once, 85 % 8–32 and 15 % 256–512 tokens out, {batch} rows; "
+            f"{model}, {len(work)} requests at once, {tail_text()}, {batch} rows; "
             f"{steps[0]:,} → {steps[1]:,} steps; against batches whose done rows drop out {ratio_text(dropping)}",
         ),
         Figure(
@@ -69,6 +69,11 @@ def throughput_figures(rounds: Sequence[Round], work: Sequence[Request], batch: 
             f"the same requests, left-padded batches of {batch}",
         ),
     ]
+
+
+def tail_text() -> str:
+    (short, to_short), (long, to_long) = SHORT_TOKENS, LONG_TOKENS
+    return f"{1 - LONG_SHARE:.0%} {short}–{to_short} and {LONG_SHARE:.0%} {long}–{to_long} tokens out"
 
 
 def busy_figure(rounds: Sequence[Round], batch: int) -> Figure:

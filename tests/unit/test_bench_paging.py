@@ -17,7 +17,7 @@ from bench.seeds.arithmetic import (
 )
 from bench.seeds.figure import Figure, Target, ratio_text, table
 from bench.seeds.trace import Answer, Step, Trace
-from bench.workload import chats, long_tail, poisson, prompt, with_prefix
+from bench.workload import LONG_TOKENS, SHORT_TOKENS, chats, long_tail, poisson, prompt, with_prefix
 from octavo_runtime.messages import Stats
 
 
@@ -188,9 +188,9 @@ def test_chats_have_the_lengths_that_they_are_made_for() -> None:
 
 def test_the_long_tail_is_a_small_share_of_long_answers() -> None:
     outputs = [output for _, output in long_tail(2000, 256)]
-    long = [output for output in outputs if output > 32]
+    long = [output for output in outputs if output > SHORT_TOKENS[1]]
     assert len(long) / len(outputs) == pytest.approx(0.15, abs=0.03)
-    assert all(256 <= output <= 512 for output in long)
+    assert all(LONG_TOKENS[0] <= output <= LONG_TOKENS[1] for output in long)
 
 
 def test_prompts_with_one_prefix_differ_only_after_it() -> None:
