@@ -115,9 +115,8 @@ class ReferenceBackend:
         if softcap is not None or sinks is not None or importance_out is not None:
             raise ModelError(f"the {self.name} attention back end has no softcap, sinks or importance")
         pages, out = self._view(kv_layer), torch.empty_like(q)
-        out[sum(meta.q_lens) :] = (
-            0.0  # what fills up the batch must stay finite: it is written to the sink, which masks do not hide
-        )
+        # What fills up the batch must stay finite: it is written to the sink, and a mask does not hide a NaN from a product.
+        out[sum(meta.q_lens) :] = 0.0
         for rows in self._rows(meta, window):
             k, v = reference.gather_kv(pages, rows.pages)
             part = q[rows.begin : rows.end].view(rows.batch, -1, *q.shape[1:])
