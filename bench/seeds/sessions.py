@@ -90,7 +90,7 @@ def full_load(settings: Settings, page_tokens: int) -> Load:
     work = chats(settings.count(SESSIONS), VOCAB_SIZE, CONTEXT_TOKENS)
     session = session_bytes(model, CONTEXT_TOKENS)
     memory = CONTIGUOUS * session
-    progress(f"sessions: {len(work)} chats at page size {page_tokens}")
+    progress(f"full load: {len(work)} chats at page size {page_tokens}")
     llm = engine_of(
         model,
         block_size=str(page_tokens),

@@ -61,20 +61,20 @@ def parse_port(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    return _parse_duration(text, "seconds")
+    return _parse_duration(text, "seconds", 1_000_000)
 
 
 def parse_milliseconds(text: str) -> float:
-    return _parse_duration(text, "milliseconds")
+    return _parse_duration(text, "milliseconds", 60_000)
 
 
-def _parse_duration(text: str, unit: str) -> float:
+def _parse_duration(text: str, unit: str, most: int) -> float:
     try:
         duration = float(text)
     except ValueError:
         duration = -1.0
-    if not 0 <= duration < float("inf"):
-        raise ConfigError(f"'{text}' is not a number of {unit} of at least 0")
+    if not 0 <= duration <= most:
+        raise ConfigError(f"'{text}' is not a number of {unit} of at least 0 and at most {most}")
     return duration
 
 
@@ -134,7 +134,11 @@ class ServeConfig:
     prefill_percent: int = option(
         50, "most of a step's tokens, in percent, that prompts get while other sequences decode", parse_percent
     )
-    chunked_prefill: bool = option(True, "compute long prompts in several steps, beside decodes", parse_switch)
+    chunked_prefill: bool = option(
+        True,
+        "compute long prompts in several steps, beside decodes (without: --max-num-batched-tokens must be at least the context)",
+        parse_switch,
+    )
     prefix_caching: bool = option(True, "keep pages of finished requests for prompts that begin alike", parse_switch)
     scheduler_delay_ms: float = option(
         0.0, "milliseconds that an idle engine waits for more requests before the first step", parse_milliseconds

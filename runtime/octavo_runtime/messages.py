@@ -38,6 +38,9 @@ class GrammarSpec(msgspec.Struct, frozen=True):
     active_after: int | None = None
 
 
+MOST_LENGTH_PENALTY = 10.0  # either way: powers of a text's length must stay numbers
+
+
 class BeamSearch(msgspec.Struct, frozen=True):
     """Keep the `width` likeliest continuations; finished ones rank by log-probability / tokens ** `length_penalty`."""
 

@@ -11,6 +11,7 @@ from octavo_runtime.config import (
     flag_name,
     flags,
     parse_bytes,
+    parse_milliseconds,
     parse_port,
     parse_positive,
     parse_seconds,
@@ -70,10 +71,16 @@ def test_seconds(text: str, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "-1", "nan", "inf", "60s", "1,5"])
+@pytest.mark.parametrize("text", ["", "-1", "nan", "inf", "60s", "1,5", "1e99"])
 def test_what_is_no_number_of_seconds_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=f"'{text}' is not a number of seconds of at least 0"):
         parse_seconds(text)
+
+
+def test_a_delay_that_no_client_would_wait_for_is_refused() -> None:
+    assert parse_milliseconds("60000") == 60_000
+    with pytest.raises(ConfigError, match="'60001' is not a number of milliseconds of at least 0 and at most 60000"):
+        parse_milliseconds("60001")
 
 
 def test_two_servers_on_one_port_are_refused_by_both_flags() -> None:
@@ -83,8 +90,9 @@ def test_two_servers_on_one_port_are_refused_by_both_flags() -> None:
 
 def test_a_step_with_fewer_tokens_than_sequences_is_refused_by_both_flags() -> None:
     with pytest.raises(ConfigError, match="--max-num-batched-tokens 63 is less than --max-num-seqs 64"):
-        ServeConfig("m", max_num_batched_tokens=63)
-    assert ServeConfig("m", max_num_batched_tokens=64).max_num_seqs == 64
+        ServeConfig("m", max_num_batched_tokens=63, max_num_seqs=64)
+    assert ServeConfig("m", max_num_batched_tokens=64, max_num_seqs=64).max_num_seqs == 64
+    assert ServeConfig("m", max_num_batched_tokens=8).max_num_seqs is None  # the automatic number keeps below it
 
 
 @pytest.mark.parametrize(
@@ -151,4 +159,5 @@ def test_defaults_are_values_that_their_own_flags_would_take() -> None:
         if choices:
             assert field.default in choices, field.name
         elif field.default is not None:
-            assert field.metadata["parse"](str(field.default)) == field.default, field.name
+            text = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+            assert field.metadata["parse"](text) == field.default, field.name

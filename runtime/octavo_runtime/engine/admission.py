@@ -3,7 +3,7 @@
 import dataclasses
 
 from octavo_runtime.engine.request import beam_offers
-from octavo_runtime.messages import AddRequest, ErrorInfo
+from octavo_runtime.messages import MOST_LENGTH_PENALTY, AddRequest, ErrorInfo
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +59,10 @@ def _invalid(request: AddRequest, limits: Limits) -> ErrorInfo | None:
         return ErrorInfo("unsupported", "the prompt is empty: give at least one token", "prompt")
     if request.deadline_s is not None and not request.deadline_s > 0:
         return ErrorInfo("unsupported", f"'deadline_s' is {request.deadline_s}: give more than 0 seconds", "deadline_s")
+    penalty = request.beam.length_penalty if request.beam else 1.0
+    if not abs(penalty) <= MOST_LENGTH_PENALTY:
+        text = f"'length_penalty' is {penalty}: give a number from -{MOST_LENGTH_PENALTY:g} to {MOST_LENGTH_PENALTY:g}"
+        return ErrorInfo("unsupported", text, "length_penalty")
     ids = {"prompt": request.prompt_ids, "stop_token_ids": request.stop_ids, "eos_ids": request.eos_ids}
     for field, tokens in ids.items():
         outside = next((token for token in tokens if not 0 <= token < limits.vocab_size), None)
@@ -107,7 +111,7 @@ def _never_fits(request: AddRequest, limits: Limits) -> ErrorInfo | None:
 def _queue_full(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInfo | None:
     if queued.sequences >= limits.max_queued:
         text = (
-            f"{queued.sequences:,} requests wait already, the limit is {limits.max_queued:,} (--max-num-queued-reqs): "
+            f"the queue is full with {queued.sequences:,} of at most {limits.max_queued:,} requests (--max-num-queued-reqs): "
             f"try again in {queued.retry_after_s} s"
         )
         return ErrorInfo("queue_full", text, retry_after_s=queued.retry_after_s)

@@ -28,7 +28,7 @@ class Counts:
         if now_s - self._logged_s < _LOG_EVERY_S:
             return
         log.warning(
-            "preempted request %s (%d tokens to compute again, unless still cached): no KV page was free; %d preemptions in all",
+            "preempted request %s (%d tokens to compute again, unless still cached): no KV page was free; preemptions so far: %d",
             sequence.request.asked.id,
             lost_tokens,
             self.preemptions_total,

@@ -24,6 +24,11 @@ class Deadlines:
             self._forget_finished()
         heapq.heappush(self._heap, (request.deadline_s, request.arrival, request))
 
+    @property
+    def next_s(self) -> float:
+        """The earliest deadline, infinite without any."""
+        return self._heap[0][0] if self._heap else math.inf
+
     def take_overdue(self, now_s: float) -> list[Request]:
         """Those that are not finished and whose deadline has come."""
         overdue = []

@@ -95,7 +95,8 @@ class Scheduler:
         if not len(waiting) or len(self._life.batch) or len(waiting) >= self.max_num_seqs:
             return 0.0
         first_s = min(sequence.request.arrived_s for sequence in waiting)
-        return max(0.0, first_s + self._policy.scheduler_delay_s - self._clock_s())
+        until_s = min(first_s + self._policy.scheduler_delay_s, self._deadlines.next_s)
+        return max(0.0, until_s - self._clock_s())
 
     def add(self, asked: AddRequest) -> None:
         """Let an admitted request (see `admission.refusal`) wait for its turn."""

@@ -10,6 +10,7 @@ from octavo_runtime.engine.request import Sequence
 
 DRAIN_WINDOW_S = 30.0
 RETRY_AFTER_MOST_S = 600
+_FEW, _FEW_INTERVAL_S = 5, 5.0  # so few tell little of how fast they follow each other: not faster than this
 
 
 class WaitingQueue:
@@ -62,9 +63,9 @@ class DrainRate:
         self._forget(now_s)
         if not self._left_s:
             return math.ceil(DRAIN_WINDOW_S)
-        span_s = max(now_s - self._left_s[0], 1.0)
-        wait_s = queued / 2 * span_s / len(self._left_s)
-        return max(1, min(RETRY_AFTER_MOST_S, math.ceil(wait_s)))
+        interval_s = max(1.0, now_s - self._left_s[0]) / len(self._left_s)
+        interval_s = max(interval_s, now_s - self._left_s[-1], _FEW_INTERVAL_S if len(self._left_s) < _FEW else 0.0)
+        return max(1, min(RETRY_AFTER_MOST_S, math.ceil(queued / 2 * interval_s)))
 
     def _forget(self, now_s: float) -> None:
         while self._left_s and self._left_s[0] < now_s - DRAIN_WINDOW_S:

@@ -48,7 +48,7 @@ def check_samples(options: Options, max_num_seqs: int, greedy: bool) -> None:
 
 
 def beam_search(options: Options, max_num_seqs: int) -> BeamSearch | None:
-    """The beam search that the client asks for, as wide as `n` at least; None for samples. Raises BadRequestError."""
+    """The beam search that the client asks for, as wide as `n` unless it says wider; None for samples. Raises BadRequestError."""
     if not options.use_beam_search:
         return None
     if options.stream:
@@ -60,9 +60,13 @@ def beam_search(options: Options, max_num_seqs: int) -> BeamSearch | None:
                 param=name,
             )
     _check_number("n", options.choices, max_num_seqs)
-    _check_number("beam_width", options.beam_width or 1, max_num_seqs)
-    penalty = 1.0 if options.length_penalty is None else options.length_penalty
-    return BeamSearch(max(options.choices, options.beam_width or 1), penalty)
+    width = options.choices if options.beam_width is None else options.beam_width
+    _check_number("beam_width", width, max_num_seqs)
+    if width < options.choices:
+        raise BadRequestError(
+            f"n {options.choices} is more than the beam_width {width}: lower n or raise beam_width", param="n"
+        )
+    return BeamSearch(width, 1.0 if options.length_penalty is None else options.length_penalty)
 
 
 def _check_number(name: str, number: int, max_num_seqs: int) -> None:

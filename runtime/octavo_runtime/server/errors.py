@@ -68,6 +68,10 @@ class DeadlineError(ApiError):
     def __init__(self, message: str) -> None:
         super().__init__(message, param="deadline_s", code="deadline_exceeded")
 
+    def headers(self) -> dict[str, str]:
+        """OpenAI's client repeats what a server could not answer in time, unless it is told not to."""
+        return super().headers() | {"x-should-retry": "false"}
+
 
 class EngineFailedError(ApiError):
     def __init__(self, message: str) -> None:

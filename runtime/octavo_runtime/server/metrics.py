@@ -85,7 +85,7 @@ class Metrics:
             "vllm:request_prompt_tokens", "Prompt tokens of a request.", LENGTH_BUCKETS
         )
         self.output_length = self._histogram(
-            "vllm:request_generation_tokens", "Tokens a request generated.", LENGTH_BUCKETS
+            "vllm:request_generation_tokens", "Tokens generated for a choice.", LENGTH_BUCKETS
         )
         self._step_tokens = self._histogram(
             "vllm:iteration_tokens_total", "Tokens computed in one step.", STEP_TOKEN_BUCKETS

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from octavo_runtime.messages import MOST_LENGTH_PENALTY
 from octavo_runtime.server import unsupported
 
 MAX_STOP_STRINGS = 4
@@ -92,7 +93,7 @@ class Options(Wire):
     n: int | None = Field(None, ge=1)
     use_beam_search: bool | None = None
     beam_width: int | None = Field(None, ge=1)  # ours: vLLM's width is n
-    length_penalty: float | None = None
+    length_penalty: float | None = Field(None, ge=-MOST_LENGTH_PENALTY, le=MOST_LENGTH_PENALTY)
     priority: int | None = Field(None, ge=-(2**63), lt=2**63)  # lower comes first
     deadline_s: float | None = Field(None, gt=0)  # ours: seconds from arrival
     cache_salt: str | None = Field(None, min_length=1, max_length=MAX_CACHE_SALT_CHARS)

@@ -54,6 +54,16 @@ def test_admits_what_fits(wanted: AddRequest) -> None:
         pytest.param(request(1, n=9), "unsupported", "n", "'n' is 9, from 1 to 8 .*--max-num-seqs", id="n"),
         pytest.param(request(1, n=0), "unsupported", "n", "'n' is 0", id="no choice"),
         pytest.param(request(1, beam=BeamSearch(9)), "unsupported", "beam_width", "'beam_width' is 9", id="wide beam"),
+        pytest.param(
+            request(1, beam=BeamSearch(2, 1e308)),
+            "unsupported",
+            "length_penalty",
+            "from -10 to 10",
+            id="power too high",
+        ),
+        pytest.param(
+            request(1, beam=BeamSearch(2, float("nan"))), "unsupported", "length_penalty", "nan", id="no power"
+        ),
         pytest.param(request(1, beam=BeamSearch(0)), "unsupported", "beam_width", "'beam_width' is 0", id="no beam"),
         pytest.param(
             request(1, beam=BeamSearch(2), n=3), "unsupported", "n", "'n' 3 is more than the 2 beams", id="n beams"
@@ -98,7 +108,7 @@ def test_output_is_counted_no_further_than_the_context() -> None:
 def test_a_full_queue_says_when_to_come_back() -> None:
     error = refused(request(1), queued=Queued(2, 0, 7))
     assert (error.kind, error.retry_after_s) == ("queue_full", 7)
-    assert "the limit is 2" in error.message
+    assert "2 of at most 2 requests" in error.message
     assert "in 7 s" in error.message
     assert refusal(request(1), LIMITS, Queued(1, 0, 7)) is None
 

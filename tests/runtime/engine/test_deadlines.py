@@ -162,6 +162,7 @@ def test_without_a_delay_or_work_nobody_waits() -> None:
 def test_a_deadline_is_kept_while_the_engine_gathers() -> None:
     paper = Paper(scheduler_delay_s=10.0)
     paper.add("r", prompt=3, output=3, deadline_s=2.0)
+    assert paper.scheduler.gathering_s() == 2.0  # who waits for messages comes back in time
     paper.now_s = 2.0
     assert paper.step() is None
     assert paper.finished["r"].finish_reason == "error"

@@ -72,8 +72,10 @@ def test_what_was_counted_in_is_counted_out() -> None:
         pytest.param(range(10), 21, 10.0, 11, id="rounded up"),
         pytest.param(range(10), 1, 10.0, 1, id="at least a second"),
         pytest.param([0.0], 1000, 20.0, 600, id="at most ten minutes"),
+        pytest.param([0.0, 0.1], 1, 0.2, 3, id="few tell little"),
+        pytest.param(range(10), 2, 20.0, 11, id="nobody has left since"),
         pytest.param([5.0] * 10, 40, 5.0, 2, id="a burst counts as of a second"),
-        pytest.param([0.0] * 50 + [40.0] * 2, 8, 42.0, 4, id="only the last half minute counts"),
+        pytest.param([0.0] * 50 + [40.0] * 5, 8, 42.0, 8, id="only the last half minute counts"),
     ],
 )
 def test_when_to_come_back(left_s: list[float], queued: int, now_s: float, retry_after_s: int) -> None:

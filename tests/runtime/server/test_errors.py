@@ -17,7 +17,7 @@ from octavo_runtime.server.errors import BadRequestError, from_engine, from_vali
         pytest.param(
             ErrorInfo("queue_full", "m"), 503, "queue_full", {"retry-after": "1"}, id="queue full, no time given"
         ),
-        pytest.param(ErrorInfo("deadline", "m"), 504, "deadline_exceeded", {}, id="deadline"),
+        pytest.param(ErrorInfo("deadline", "m"), 504, "deadline_exceeded", {"x-should-retry": "false"}, id="deadline"),
         pytest.param(ErrorInfo("failed", "m"), 500, "engine_failed", {}, id="failed"),
     ],
 )

@@ -102,7 +102,6 @@ def test_what_only_the_engine_decides_by_goes_to_it() -> None:
         pytest.param({}, 1, BeamSearch(1), id="one beam is the likeliest text"),
         pytest.param({"n": 3}, 3, BeamSearch(3), id="as wide as n"),
         pytest.param({"n": 3, "beam_width": 5}, 3, BeamSearch(5), id="wider than n"),
-        pytest.param({"n": 3, "beam_width": 2}, 3, BeamSearch(3), id="never narrower than n"),
         pytest.param({"length_penalty": 0}, 1, BeamSearch(1, 0.0), id="length penalty"),
         pytest.param({"temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0}, 1, BeamSearch(1), id="neutral sampling"),
     ],
@@ -123,6 +122,9 @@ def test_beams(changes: dict[str, Any], number: int, beam: BeamSearch) -> None:
             {"length_penalty": 2}, "length_penalty", "for beam search only", id="length penalty without beams"
         ),
         pytest.param({"use_beam_search": True, "n": 9}, "n", "n 9 is more than", id="too many beams"),
+        pytest.param(
+            {"use_beam_search": True, "n": 3, "beam_width": 2}, "n", "raise beam_width", id="fewer beams than n"
+        ),
         pytest.param(
             {"use_beam_search": True, "beam_width": 9}, "beam_width", "beam_width 9 is more than", id="beams too wide"
         ),

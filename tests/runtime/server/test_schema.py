@@ -87,6 +87,8 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
         pytest.param({"use_beam_search": 1}, "use_beam_search", "boolean", id="use_beam_search as a number"),
         pytest.param({"beam_width": 0}, "beam_width", "greater than or equal to 1", id="no beam"),
         pytest.param({"length_penalty": float("inf")}, "length_penalty", "finite", id="endless length penalty"),
+        pytest.param({"length_penalty": 10.5}, "length_penalty", "less than or equal to 10", id="a power too high"),
+        pytest.param({"length_penalty": -400}, "length_penalty", "greater than", id="a power too low"),
         pytest.param({"priority": 2**63}, "priority", "less than", id="priority beyond 64 bits"),
         pytest.param({"priority": 0.5}, "priority", "integer", id="priority fractional"),
         pytest.param({"deadline_s": 0}, "deadline_s", "greater than 0", id="no time at all"),
