@@ -138,7 +138,7 @@ def test_preemptions_are_told_at_most_every_ten_seconds(caplog: pytest.LogCaptur
         for now_s in (0.0, 3.0, 9.9, 10.0, 12.0):
             counts.preempted(sequence, 5, now_s)
     told = [record.getMessage().rsplit("; ", 1)[1] for record in caplog.records]
-    assert told == ["1 preemptions in all", "4 preemptions in all"]
+    assert told == ["preemptions so far: 1", "preemptions so far: 4"]
     assert counts.preemptions_total == 5
 
 
