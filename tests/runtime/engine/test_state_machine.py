@@ -42,6 +42,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.paper.mislead()
         self.asked: dict[str, tuple[list[int], int, dict[str, object]]] = {}
         self.aborted: set[str] = set()  # requests, and single choices
+        self.timed_beams: set[str] = set()
 
     @rule(
         base=st.sampled_from(BASES),
@@ -73,6 +74,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         fields |= {"n": data.draw(st.integers(1, width)), "beam": BeamSearch(width)} if beams else {"n": width}
         name, prompt = f"r{len(self.asked)}", [*base[:shared], *own]
         self.asked[name] = (prompt, output, fields)
+        if beams and deadline_s is not None:
+            self.timed_beams.add(name)
         self.paper.add(name, prompt, output, priority=priority, deadline_s=deadline_s, **fields)
 
     @precondition(lambda self: self.asked)
@@ -142,10 +145,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert (waiting.sequences, waiting.prompt_tokens) == (0, 0)
         for name, (prompt, output, fields) in self.asked.items():
             if name not in self.aborted:
-                cut_beams = "beam" in fields and fields.get("deadline_s") is not None
-                self.check(answer_alone(name, prompt, output, fields), cut_beams)
+                self.check(answer_alone(name, prompt, output, fields), name in self.timed_beams)
 
-    def check(self, want: dict[str, list[int]], cut_beams: bool) -> None:
+    def check(self, want: dict[str, list[int]], timed_beams: bool) -> None:
         """Each sequence ended once, with its answer: a part of it where its deadline came. Beams then give the best that they have,
         and that may be a text that was finished already, and would have been overtaken."""
         finished = self.paper.finished
@@ -153,7 +155,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for name, tokens in want.items():
             if f"{name} alone" in self.aborted or (refused and name not in finished):
                 continue
-            if cut_beams:
+            if timed_beams:
                 assert name in finished
             elif finished[name].finish_reason in ("abort", "error"):
                 assert self.paper.tokens[name] == tokens[: len(self.paper.tokens[name])]
