@@ -34,7 +34,7 @@ class BlockPool:
         self._cached: collections.OrderedDict[int, None] = collections.OrderedDict()  # longest unused first
         self._references = [0] * (total + 1)
         self._used = 0
-        self._index = PrefixIndex(page_size)
+        self._index = PrefixIndex()
 
     @property
     def free(self) -> int:

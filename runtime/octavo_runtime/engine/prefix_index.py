@@ -55,8 +55,7 @@ class Content:
 
 
 class PrefixIndex:
-    def __init__(self, page_size: int) -> None:
-        self._page_size = page_size
+    def __init__(self) -> None:
         self._content: dict[int, Content] = {}
         self._page_of: dict[bytes, int] = {}
         self._key_of: dict[int, bytes] = {}

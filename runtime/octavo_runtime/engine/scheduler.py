@@ -24,6 +24,7 @@ from octavo_runtime.engine.plan import Run, StepPlan, StepResult
 from octavo_runtime.engine.prefill import share_budget, share_whole
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.request import Sequence, State
+from octavo_runtime.engine.victim import victim
 from octavo_runtime.engine.waiting import DrainRate
 from octavo_runtime.messages import AddRequest, Output, Stats
 
@@ -215,29 +216,18 @@ class Scheduler:
     def _make_room(self, sequence: Sequence, end: int) -> bool:
         """Hold slots up to `end` tokens, preempting others if need be; False if the sequence had to yield."""
         while not self._life.tables.hold(sequence, end):
-            victim = self._victim()
-            if victim is None:
+            loser = victim(self._life.batch, self._life.tables)
+            if loser is None:
                 self._ended += self._outcome.outgrown(sequence)
                 return False
-            self._preempt(victim)
-            if victim is sequence:
+            self._preempt(loser)
+            if loser is sequence:
                 return False
         return True
 
-    def _victim(self) -> Sequence | None:
-        """Of the least urgent, the sequence with the least work to lose, the youngest of equals; never the first by rank."""
-        batch = self._life.batch
-        return min((one for one in batch if one is not batch.first), key=self._loss, default=None)
-
-    def _loss(self, sequence: Sequence) -> tuple[int, bool, int, int]:
-        """What preempting it loses: tokens in pages that nobody else holds. One without such a page frees nothing."""
-        own = self._life.tables.own_pages(sequence)
-        lost = max(0, sequence.computed - (len(sequence.pages) - own) * self.pool.page_size)
-        return -sequence.request.asked.priority, own == 0, lost, -sequence.request.arrival
-
     def _preempt(self, sequence: Sequence) -> None:
         self._runs.pop(sequence, None)
-        self._counts.preempted(sequence, self._loss(sequence)[2], self._clock_s())
+        self._counts.preempted(sequence, self._life.tables.lost_tokens(sequence), self._clock_s())
         self._life.preempt(sequence)
 
     def _stats(self, runs: list[int], prompt_tokens: int, outputs: list[Output], busy_s_total: float) -> Stats:

@@ -98,6 +98,11 @@ class Tables:
         first_own = bisect.bisect_left(range(len(table)), True, key=lambda at: references(table[at]) == 1)
         return len(table) - first_own
 
+    def lost_tokens(self, sequence: Sequence) -> int:
+        """Computed tokens in pages that nobody else refers to: what leaving would lose, but for what stays in the prefix cache."""
+        kept = (len(sequence.pages) - self.own_pages(sequence)) * self._pool.page_size
+        return max(0, sequence.computed - kept)
+
     def shares_its_end(self, sequence: Sequence) -> bool:
         """Whether others refer to the page that it writes next, so that a copy is due."""
         at = sequence.computed // self._pool.page_size

@@ -20,7 +20,7 @@ def keys_of(tokens: list[int], root: bytes = ROOT, page_size: int = 4) -> list[b
 
 def index_of(*contents: tuple[int, bytes, tuple[int, ...]]) -> PrefixIndex:
     """(page, parent, tokens) each."""
-    index = PrefixIndex(4)
+    index = PrefixIndex()
     for page, parent, tokens in contents:
         index.publish(page, chain_key(parent, tokens), Content(parent, tokens))
     return index
