@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from octavo_runtime.engine.request import beam_offers
+from octavo_runtime.engine.request import beam_offers, width
 from octavo_runtime.messages import MOST_LENGTH_PENALTY, AddRequest, ErrorInfo
 
 
@@ -74,16 +74,16 @@ def _invalid(request: AddRequest, limits: Limits) -> ErrorInfo | None:
 
 def _too_wide(request: AddRequest, limits: Limits) -> ErrorInfo | None:
     """All sequences of a request run at once when its prompt is computed."""
-    field, width = ("beam_width", request.beam.width) if request.beam else ("n", request.n)
-    if not 1 <= width <= limits.max_num_seqs:
-        text = f"'{field}' is {width}, from 1 to {limits.max_num_seqs} sequences can run at once (--max-num-seqs): change it"
+    field, wanted = "beam_width" if request.beam else "n", width(request)
+    if not 1 <= wanted <= limits.max_num_seqs:
+        text = f"'{field}' is {wanted}, from 1 to {limits.max_num_seqs} sequences can run at once (--max-num-seqs): change it"
         return ErrorInfo("unsupported", text, field)
-    if request.n > width:
-        return ErrorInfo("unsupported", f"'n' {request.n} is more than the {width} beams: lower it", "n")
-    offers = beam_offers(request, width)
+    if request.n > wanted:
+        return ErrorInfo("unsupported", f"'n' {request.n} is more than the {wanted} beams: lower it", "n")
+    offers = beam_offers(request)
     if request.beam and offers > limits.vocab_size:
         text = (
-            f"'{field}' {width} needs {offers} tokens to choose from, the vocabulary has {limits.vocab_size}: lower it"
+            f"'{field}' {wanted} needs {offers} tokens to choose from, the vocabulary has {limits.vocab_size}: lower it"
         )
         return ErrorInfo("unsupported", text, field)
     return None
@@ -115,7 +115,7 @@ def _queue_full(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInf
             f"try again in {queued.retry_after_s} s"
         )
         return ErrorInfo("queue_full", text, retry_after_s=queued.retry_after_s)
-    tokens = len(request.prompt_ids) * (request.beam.width if request.beam else request.n)
+    tokens = len(request.prompt_ids) * width(request)
     most = limits.max_queued_tokens
     # A prompt that alone is over the limit is let into an empty queue: it would never get in otherwise.
     if most is not None and queued.sequences and queued.prompt_tokens + tokens > most:

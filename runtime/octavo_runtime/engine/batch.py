@@ -4,7 +4,7 @@ import bisect
 from collections.abc import Iterator
 
 from octavo_runtime.engine.plan import NewSlot
-from octavo_runtime.engine.request import Sequence, State
+from octavo_runtime.engine.request import Sequence, State, beam_offers, rank
 
 
 class Batch:
@@ -37,7 +37,7 @@ class Batch:
 
     def enter(self, sequence: Sequence) -> None:
         sequence.state, sequence.slot = State.RUNNING, self._free_slots.pop()
-        bisect.insort(self._sequences, sequence, key=_rank)
+        bisect.insort(self._sequences, sequence, key=rank)
 
     def leave(self, sequence: Sequence) -> None:
         self._sequences.remove(sequence)
@@ -62,10 +62,6 @@ class Batch:
         return new, grown, dropped
 
 
-def _rank(sequence: Sequence) -> tuple[int, int, int]:
-    return sequence.rank
-
-
 def _new_slot(sequence: Sequence) -> NewSlot:
     asked = sequence.request.asked
     return NewSlot(
@@ -77,5 +73,5 @@ def _new_slot(sequence: Sequence) -> NewSlot:
         min_length=sequence.request.prompt_length + asked.min_tokens,
         banned=sorted({*asked.eos_ids, *asked.stop_ids}) if asked.min_tokens else [],
         choices=1 if asked.beam else sequence.choices,
-        top=sequence.request.offers if asked.beam else 0,
+        top=beam_offers(asked) if asked.beam else 0,
     )

@@ -8,7 +8,7 @@ overtake the worst of the width best finished ones, or nothing is left alive.
 import dataclasses
 import math
 
-from octavo_runtime.engine.request import Request, Sequence
+from octavo_runtime.engine.request import Request, Sequence, beam_offers
 from octavo_runtime.messages import BeamSearch, FinishReason, StopReason
 
 
@@ -63,7 +63,7 @@ class BeamGroup:
         offers = [offer for offers in self._offers.values() for offer in offers]
         offers.sort(key=lambda offer: -offer.logprob)  # stable: equal ones by beam, then as the beam ranked them
         live: list[Offer] = []
-        for offer in offers[: self._request.offers]:
+        for offer in offers[: beam_offers(self._request.asked)]:
             ended = offer.beam.reason_to_end(offer.token, self._max_length)
             if ended is not None:
                 self._finish(offer, *ended)

@@ -3,7 +3,8 @@
 A page is in one of three states: *blank* (nothing worth keeping), *referenced* (in the tables of so many sequences), or *cached*
 (in no table, still findable by its content, the longest unused one reused first). Taking, sharing, releasing and finding cost the
 same however many pages there are. `release` is the only way back. Page 0 is the sink that padding may touch and is never handed
-out. After every step: blank + cached + referenced = total."""
+out. After every step: blank + cached + referenced = total.
+"""
 
 import collections
 import dataclasses

@@ -37,7 +37,7 @@ class Entrance:
             match = self._life.tables.match(sequence)
             if self._computed_beside(sequence, match):
                 continue
-            if self._has_slots(sequence.choices, max_num_seqs) and self.peak.fits(sequence, match):
+            if self._has_slots(sequence.choices, max_num_seqs) and self.peak.admit(sequence, match):
                 self._enter(sequence, match)
                 entered.append(sequence)
                 if head is not None:
@@ -70,6 +70,5 @@ class Entrance:
         )
 
     def _enter(self, sequence: Sequence, match: Match) -> None:
-        self.peak.admitted(sequence, match)
         self._life.enter(sequence, match)
         sequence.request.forecast_output = self.peak.remaining(sequence) + sequence.generated

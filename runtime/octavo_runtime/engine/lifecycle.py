@@ -8,7 +8,7 @@ abort and the deadline finish a sequence in any state; `leave` is the one way ou
 from octavo_runtime.engine.batch import Batch
 from octavo_runtime.engine.block_pool import BlockPool, Match
 from octavo_runtime.engine.prefix_index import CacheIdentity
-from octavo_runtime.engine.request import Request, Sequence, State
+from octavo_runtime.engine.request import Request, Sequence, State, width
 from octavo_runtime.engine.tables import Tables
 from octavo_runtime.engine.waiting import WaitingQueue
 from octavo_runtime.messages import AddRequest
@@ -28,7 +28,7 @@ class Lifecycle:
         root = self.tables.root(asked)
         request = Request(asked, self._arrivals, now_s, root, forecast_output=forecast_output)
         self.requests[asked.id] = request
-        first = Sequence(request, 0, list(asked.prompt_ids), choices=request.width)
+        first = Sequence(request, 0, list(asked.prompt_ids), choices=width(asked))
         request.sequences.append(first)
         self.waiting.add(first)
         return request

@@ -2,7 +2,8 @@
 
 Long prompts fill the pool with few sequences and make every step's attention long; the seeds of this project halve `max_num_seqs`
 for prompts over 8k. The rule looks at the last prompts and holds for the automatic value only: a number that was set is never
-changed."""
+changed.
+"""
 
 import collections
 

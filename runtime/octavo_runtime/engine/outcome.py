@@ -74,7 +74,9 @@ class Outcome:
         return Output(request.asked.id, [token], sequence.index, reason, stop, cached)
 
     def _group(self, request: Request) -> BeamGroup:
-        return self._groups.setdefault(request, BeamGroup(request, self._max_model_len))
+        if request not in self._groups:
+            self._groups[request] = BeamGroup(request, self._max_model_len)
+        return self._groups[request]
 
     def _next_beams(self, request: Request, group: BeamGroup) -> list[Output]:
         """All live beams have offered their tokens: the chosen ones go on as forks of these."""

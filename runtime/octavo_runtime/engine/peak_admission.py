@@ -27,7 +27,7 @@ class _Crowd:
 
 
 class PeakAdmission:
-    """Asked anew for every plan: `begin`, then `fits` for each candidate and `admitted` for those that enter."""
+    """Asked anew for every plan: `begin`, then `admit` for each candidate."""
 
     def __init__(self, pool: BlockPool, tables: Tables, limits: Limits) -> None:
         self._pool = pool
@@ -47,15 +47,16 @@ class PeakAdmission:
             copied = self._tables.shares_its_end(sequence)
             self._add(self._crowd, sequence, len(sequence.pages), own + copied)
 
-    def fits(self, candidate: Sequence, match: Match) -> bool:
-        """Whether it may run beside those that do; alone, whoever was not refused may."""
-        if not self._crowd.demands:
-            return True
-        return self._joined(candidate, match).peak(self._pool.page_size) <= self._usable
+    def admit(self, candidate: Sequence, match: Match) -> bool:
+        """Whether it may run beside those that do; it is counted among them then, and has not taken its pages yet.
 
-    def admitted(self, candidate: Sequence, match: Match) -> None:
-        """It enters; it has not taken its pages yet."""
-        self._crowd = self._joined(candidate, match)
+        Alone, whoever was not refused may.
+        """
+        joined = self._joined(candidate, match)
+        if self._crowd.demands and joined.peak(self._pool.page_size) > self._usable:
+            return False
+        self._crowd = joined
+        return True
 
     def prediction(self, batch: Batch, waiting_tokens: int, now_s: float) -> tuple[int, int]:
         """For gauges: the predicted peak of those that run, and the pages that lack if all who wait ran as well.

@@ -3,7 +3,8 @@
 A page's content is named by a chain of hashes: key = sha256(parent key ‖ token ids), and the first parent is a root that covers
 all else that keys and values depend on. A hit compares the tokens and the parent as well, so not even a collision serves another
 prompt's cache. Pages that are full can be shared as they are; the tail of a finished sequence, a page that is not full, is found
-by its parent and the tokens that it has in common with a prompt."""
+by its parent and the tokens that it has in common with a prompt.
+"""
 
 import array
 import dataclasses

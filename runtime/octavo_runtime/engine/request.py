@@ -13,9 +13,15 @@ class State(enum.Enum):
     FINISHED = "finished"
 
 
-def beam_offers(asked: AddRequest, width: int) -> int:
-    """Next tokens that each live beam offers: twice the width, or what lets `width` go on if every ending id is among them."""
-    return width + max(width, len({*asked.eos_ids, *asked.stop_ids}))
+def width(asked: AddRequest) -> int:
+    """Sequences that a request runs at once when it has forked: its choices, or its beams."""
+    return asked.beam.width if asked.beam else asked.n
+
+
+def beam_offers(asked: AddRequest) -> int:
+    """Next tokens that each live beam offers: twice the width, or what lets the width go on if every ending id is among them."""
+    beams = width(asked)
+    return beams + max(beams, len({*asked.eos_ids, *asked.stop_ids}))
 
 
 @dataclasses.dataclass(eq=False)
@@ -35,15 +41,6 @@ class Request:
     @property
     def prompt_length(self) -> int:
         return len(self.asked.prompt_ids)
-
-    @property
-    def width(self) -> int:
-        """Sequences that it runs at once when it has forked."""
-        return self.asked.beam.width if self.asked.beam else self.asked.n
-
-    @property
-    def offers(self) -> int:
-        return beam_offers(self.asked, self.width)
 
     @property
     def deadline_s(self) -> float:
@@ -104,3 +101,8 @@ class Sequence:
         if len(self.tokens) + 1 >= max_length or generated == asked.max_tokens:
             return "length", None
         return None
+
+
+def rank(sequence: Sequence) -> tuple[int, int, int]:
+    """By which the running and the waiting are ordered."""
+    return sequence.rank

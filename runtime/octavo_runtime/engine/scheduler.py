@@ -201,8 +201,8 @@ class Scheduler:
         """Plan as much as there are pages for; only the first by rank takes pages from others."""
         if self._policy.chunked_prefill:
             count = min(count, self._life.tables.room(sequence)) or min(count, self.pool.page_size)
-        held = self._life.tables.hold(sequence, sequence.computed + count)
-        if held or (sequence is self._life.batch.first and self._make_room(sequence, sequence.computed + count)):
+        hold = self._make_room if sequence is self._life.batch.first else self._life.tables.hold
+        if hold(sequence, sequence.computed + count):
             self._runs[sequence] = count
 
     def _park_beams(self) -> bool:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from octavo_runtime.engine.request import Sequence
+from octavo_runtime.engine.request import Sequence, rank
 
 DRAIN_WINDOW_S = 30.0
 RETRY_AFTER_MOST_S = 600
@@ -35,12 +35,12 @@ class WaitingQueue:
     def add(self, sequence: Sequence) -> None:
         request = sequence.request
         self._expected[sequence] = sequence.choices * (request.prompt_length + request.forecast_output)
-        bisect.insort(self._sequences, sequence, key=_rank)
+        bisect.insort(self._sequences, sequence, key=rank)
         self.prompt_tokens += sequence.choices * request.prompt_length
         self.expected_tokens += self._expected[sequence]
 
     def remove(self, sequence: Sequence) -> None:
-        del self._sequences[bisect.bisect_left(self._sequences, sequence.rank, key=_rank)]
+        del self._sequences[bisect.bisect_left(self._sequences, sequence.rank, key=rank)]
         self.prompt_tokens -= sequence.choices * sequence.request.prompt_length
         self.expected_tokens -= self._expected.pop(sequence)
 
@@ -70,7 +70,3 @@ class DrainRate:
     def _forget(self, now_s: float) -> None:
         while self._left_s and self._left_s[0] < now_s - DRAIN_WINDOW_S:
             self._left_s.popleft()
-
-
-def _rank(sequence: Sequence) -> tuple[int, int, int]:
-    return sequence.rank
