@@ -1,0 +1,1 @@
+"""Triton kernels. Importing one costs the import of triton, so only code that runs on a GPU does."""
