@@ -9,6 +9,7 @@ import torch
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.memory import available_bytes, usable_cpus
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape, ReferenceBackend
+from octavo_runtime.model.compute import TorchCompute
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.invariance import is_batch_invariant
@@ -51,8 +52,8 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
     max_model_len = _context(config, checkpoint.config)
     weights = WeightReader(checkpoint, dtype, progress)
     with torch.inference_mode():
-        linear = TiledLinear if config.batch_invariant else Linear
-        decoder = Decoder(checkpoint.config, weights, max_model_len, device, linear)
+        compute = TorchCompute(TiledLinear if config.batch_invariant else Linear)
+        decoder = Decoder(checkpoint.config, weights, max_model_len, device, compute)
     shape = AttentionShape(
         checkpoint.config.heads, checkpoint.config.kv_heads, checkpoint.config.head_dim, block_size, dtype
     )

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from octavo_kernels import reference
 from octavo_runtime.model.config import ModelError
+from octavo_runtime.model.rotary import Rotary
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,6 +40,15 @@ class AttentionMeta:
         return next((i for i, count in enumerate(self.q_lens) if count != 1), len(self.q_lens))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class HeadNorms:
+    """RMS norms of each query and key head before rotation (Qwen3): weights `[D]`."""
+
+    q: Tensor
+    k: Tensor
+    eps: float
+
+
 @dataclasses.dataclass(frozen=True)
 class AttentionShape:
     """What a back end is built for."""
@@ -55,8 +65,12 @@ class AttentionBackend(Protocol):
     layout_id: str
     page_bytes: int
 
-    def write(self, k: Tensor, v: Tensor, kv_layer: Tensor, meta: AttentionMeta) -> None:
-        """Store k, v `[T, Hkv, D]` into the layer's pages at `meta.slot_map`."""
+    def rotate_and_write(
+        self, qkv: Tensor, rotary: Rotary, norms: HeadNorms | None, kv_layer: Tensor, meta: AttentionMeta
+    ) -> Tensor:
+        """qkv `[T, Hq + 2 Hkv, D]` → q `[T, Hq, D]`, normed and rotated to `meta.pos`; k, so treated, and v go into the layer's
+        pages at `meta.slot_map`. May change qkv."""
+        ...
 
     def attend(
         self,
@@ -97,8 +111,21 @@ class ReferenceBackend:
         self.layout_id = f"{self.name}-{shape.page_size}x{shape.kv_heads}x{shape.head_dim}-{shape.dtype}"
         self.page_bytes = 2 * shape.page_size * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
         self._prepared: tuple[AttentionMeta, int | None, list[_Rows]] | None = None
+        self._rotation: tuple[AttentionMeta, Rotary, Tensor, Tensor] | None = None
+
+    def rotate_and_write(
+        self, qkv: Tensor, rotary: Rotary, norms: HeadNorms | None, kv_layer: Tensor, meta: AttentionMeta
+    ) -> Tensor:
+        shape = self._shape
+        q, k, v = torch.split(qkv, [shape.heads, shape.kv_heads, shape.kv_heads], dim=1)
+        if norms is not None:
+            q, k = reference.rms_norm(q, norms.q, norms.eps), reference.rms_norm(k, norms.k, norms.eps)
+        cos, sin = self._angles(rotary, meta)
+        self.write(reference.rope(k, cos, sin), v, kv_layer, meta)
+        return reference.rope(q, cos, sin)
 
     def write(self, k: Tensor, v: Tensor, kv_layer: Tensor, meta: AttentionMeta) -> None:
+        """Store k, v `[T, Hkv, D]` into the layer's pages at `meta.slot_map`."""
         reference.write_kv(k, v, self._view(kv_layer), meta.slot_map)
 
     def attend(
@@ -137,6 +164,13 @@ class ReferenceBackend:
     def _view(self, kv_layer: Tensor) -> Tensor:
         shape = self._shape
         return kv_layer.view(shape.dtype).view(-1, 2, shape.page_size, shape.kv_heads, shape.head_dim)
+
+    def _angles(self, rotary: Rotary, meta: AttentionMeta) -> tuple[Tensor, Tensor]:
+        """cos and sin at the step's positions: the same for every layer, so gathered once."""
+        if self._rotation is None or self._rotation[0] is not meta or self._rotation[1] is not rotary:
+            dtype = self._shape.dtype
+            self._rotation = (meta, rotary, rotary.cos[meta.pos].to(dtype), rotary.sin[meta.pos].to(dtype))
+        return self._rotation[2:]
 
     def _rows(self, meta: AttentionMeta, window: int | None) -> list[_Rows]:
         """The calls of a step: the same for every layer, so worked out once."""

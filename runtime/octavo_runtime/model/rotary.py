@@ -1,11 +1,25 @@
 """Rotary position tables, with Llama 3's frequency scaling."""
 
+import dataclasses
 import math
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from octavo_runtime.model.config import ModelConfig, RopeScaling
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rotary:
+    """cos and sin of every position, each fp32 `[positions, head_dim / 2]`."""
+
+    cos: Tensor
+    sin: Tensor
+
+    @classmethod
+    def build(cls, config: ModelConfig, positions: int, device: torch.device) -> Self:
+        return cls(*rotary_tables(config, positions, device))
 
 
 def rotary_tables(config: ModelConfig, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from octavo_runtime.model.attention import AttentionShape
+from octavo_runtime.model.compute import TorchCompute
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
@@ -48,7 +49,7 @@ def load(folder: Path, linear: type[Linear] = TiledLinear, dtype: torch.dtype = 
     checkpoint = SafetensorsCheckpoint(folder)
     weights = WeightReader(checkpoint, dtype, lambda percent: None)
     with torch.inference_mode():
-        return Decoder(checkpoint.config, weights, 1024, torch.device("cpu"), linear)
+        return Decoder(checkpoint.config, weights, 1024, torch.device("cpu"), TorchCompute(linear))
 
 
 def tokens(*lengths: int) -> list[list[int]]:
