@@ -1,6 +1,7 @@
 """What a kernel module says about itself to the ahead-of-time compile (`aot.py`): one configuration that service launches."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import triton
 
@@ -16,8 +17,8 @@ class AotCase:
 
     name: str
     kernel: triton.JITFunction
-    signature: dict[str, str]
-    constexprs: dict[str, object]
+    signature: Mapping[str, str]
+    constexprs: Mapping[str, object]
     num_warps: int = 4
     num_stages: int = 2
     enable_fp_fusion: bool = True
