@@ -1,0 +1,44 @@
+"""The steps that warm a device up: every kind that serving can meet, so that no kernel is compiled or loaded later and memory has
+been asked for at its largest. All of them in the sink page: a slot without pages reads and writes nothing else."""
+
+from octavo_runtime.engine.cuda_graphs import batch_sizes
+from octavo_runtime.engine.plan import NewSlot, Run, StepPlan
+from octavo_runtime.messages import Sampling
+
+_SAMPLING = (Sampling(temperature=0.0), Sampling(temperature=1.0, top_p=0.9, top_k=40, min_p=0.01))
+_PROMPT_TOKENS = 16  # more than the decode kernel takes
+
+
+def rehearsals(max_num_seqs: int, max_model_len: int, max_num_batched_tokens: int) -> list[StepPlan]:
+    """Each begins with no slots. The largest come first."""
+    longest = max_model_len - 1
+    kinds = [_shares(max_num_batched_tokens, max_num_seqs, longest)]
+    count = min(max_num_batched_tokens, longest * max_num_seqs)
+    while count > 1:
+        kinds.append(_shares(count, -(-count // longest), longest))
+        count //= 2
+    sizes = batch_sizes(max_num_seqs)
+    kinds += [[1] * min(size, max_num_seqs) for size in reversed(sizes)]
+    # One token, a few and many in one step; kernels are compiled apart for what begins at every fourth sequence and elsewhere.
+    kinds += [[1] * size + [_PROMPT_TOKENS] for size in sizes]
+    kinds += [[1] * singles + [2, 2, _PROMPT_TOKENS] for singles in (4, 1, 0)]
+    fitting = [
+        kind
+        for kind in kinds
+        if len(kind) <= max_num_seqs and sum(kind) <= max_num_batched_tokens and max(kind) <= longest
+    ]
+    return [_plan(step, counts) for step, counts in enumerate(fitting, start=1)]
+
+
+def _shares(tokens: int, sequences: int, longest: int) -> list[int]:
+    """Tokens shared evenly, those of one first."""
+    share, rest = divmod(min(tokens, sequences * longest), sequences)
+    return [one for one in [share] * (sequences - rest) + [share + 1] * rest if one]
+
+
+def _plan(step: int, counts: list[int]) -> StepPlan:
+    new = [
+        NewSlot(slot, [0] * count, [], _SAMPLING[slot % len(_SAMPLING)], seed=slot, min_length=0, banned=[])
+        for slot, count in enumerate(counts)
+    ]
+    return StepPlan(step, new, [], [], [Run(slot, 0, count) for slot, count in enumerate(counts)], [], [])

@@ -1,0 +1,117 @@
+"""The attention back end of GPUs: rotation, KV write and attention by Triton kernels over pages.
+
+A step's sequences go to three launches at most: those of one token and the next few of at most 8 to the decode kernel, the rest to
+the prefill kernel. A launch's grid and split count depend on how many sequences it has and on their longest chunk, never on the
+length of a context, so a recorded decode step holds for all contexts.
+"""
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from octavo_kernels.gpu.decode_attention import MAX_QUERIES, decode_attention, split_count, workspace_floats
+from octavo_kernels.gpu.kv_write import kv_write
+from octavo_kernels.gpu.prefill_attention import prefill_attention
+from octavo_kernels.gpu.rms_norm import rms_norm
+from octavo_kernels.gpu.rope import rope
+from octavo_kernels.page_layout import PageLayout
+from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
+from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms
+from octavo_runtime.model.config import ModelError
+from octavo_runtime.model.rotary import Rotary
+
+# Sequences of 2 to 8 tokens in one launch: their parts take 8 times the workspace, and more of them fill a GPU without splits.
+_MOST_SHORT = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class _Groups:
+    """How many leading sequences have one token, how many of the next at most 8, and the most tokens of the rest."""
+
+    singles: int
+    short: int
+    longest: int
+
+
+class TritonBackend:
+    """Steps have at most `max_num_seqs` sequences. `processors`: how many the GPU has; the split count goes by it."""
+
+    name = "triton"
+
+    def __init__(self, shape: AttentionShape, max_num_seqs: int, processors: int, device: torch.device) -> None:
+        self._shape = shape
+        self._processors = processors
+        self._layout = PageLayout(shape.kv_heads, shape.head_dim, shape.page_size, shape.dtype)
+        self.layout_id = self._layout.layout_id
+        self.page_bytes = self._layout.page_bytes
+        rows = [(batch, self._splits(batch)) for batch in range(1, max_num_seqs + 1)]
+        rows.append((_MOST_SHORT * MAX_QUERIES, self._splits(_MOST_SHORT)))
+        floats = max(workspace_floats(count, shape.heads, shape.head_dim, splits) for count, splits in rows)
+        self._workspace = torch.empty(floats, dtype=torch.float32, device=device)
+
+    def rotate_and_write(
+        self, qkv: Tensor, rotary: Rotary, norms: HeadNorms | None, kv_layer: Tensor, meta: AttentionMeta
+    ) -> Tensor:
+        heads, kv_heads = self._shape.heads, self._shape.kv_heads
+        q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
+        if norms is not None:
+            rms_norm(q, norms.q, norms.eps, out=q)
+            rms_norm(k, norms.k, norms.eps, out=k)
+        rope(qkv, rotary.cos, rotary.sin, meta.pos, heads + kv_heads)
+        kv_write(k, v, kv_layer, meta.slot_map, self._layout)
+        return q
+
+    def attend(
+        self,
+        q: Tensor,
+        kv_layer: Tensor,
+        meta: AttentionMeta,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+        sinks: Tensor | None,
+        importance_out: Tensor | None = None,
+    ) -> Tensor:
+        if importance_out is not None:
+            raise ModelError(f"the {self.name} attention back end has no importance")
+        options = AttentionOptions(scale, window, softcap, sinks)
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        out[sum(meta.q_lens) :].zero_()  # what only fills up the batch
+        groups = _groups(meta.q_lens)
+        begin, middle = groups.singles, groups.singles + groups.short
+        if groups.singles:
+            self._decode(q, kv_layer, _part(meta, 0, begin), options, out, 1, self._splits(groups.singles))
+        if groups.short:
+            splits = self._splits(_MOST_SHORT)
+            self._decode(q, kv_layer, _part(meta, begin, middle), options, out, MAX_QUERIES, splits)
+        if groups.longest:
+            rest = _part(meta, middle, len(meta.q_lens))
+            prefill_attention(q, kv_layer, rest, self._layout, options, out, groups.longest)
+        return out
+
+    def _decode(
+        self,
+        q: Tensor,
+        kv_layer: Tensor,
+        batch: PagedBatch,
+        options: AttentionOptions,
+        out: Tensor,
+        queries: int,
+        splits: int,
+    ) -> None:
+        decode_attention(q, kv_layer, batch, self._layout, options, out, queries, splits, self._workspace)
+
+    def _splits(self, batch: int) -> int:
+        return split_count(batch, self._shape.kv_heads, self._processors)
+
+
+def _groups(q_lens: tuple[int, ...]) -> _Groups:
+    singles = next((i for i, count in enumerate(q_lens) if count != 1), len(q_lens))
+    most = min(len(q_lens), singles + _MOST_SHORT)
+    end = next((i for i in range(singles, most) if q_lens[i] > MAX_QUERIES), most)
+    return _Groups(singles, end - singles, max(q_lens[end:], default=0))
+
+
+def _part(meta: AttentionMeta, first: int, last: int) -> PagedBatch:
+    return PagedBatch(meta.cu_q[first : last + 1], meta.kv_len[first:last], meta.page_table[first:last])

@@ -1,0 +1,62 @@
+"""The device's runner behind the real scheduler, one step ahead, gives the tokens of the host's runner, whatever is asked."""
+
+import pytest
+
+from octavo_runtime.messages import AddRequest, BeamSearch, Sampling
+from octavo_runtime.model.decoder import Decoder
+from tests.runtime.engine.tiny_engine import ask, prompt
+from tests.runtime.gpu.devices import Sizes, answers, host_runner, inline_runner, random_decoder
+from tests.runtime.gpu.inline_stream import InlineStream
+
+SEEDED = Sampling(temperature=1.2, top_p=0.95, top_k=50, min_p=0.001)
+
+
+def crowd() -> list[AddRequest]:
+    """Four answers of 5 pages each, in the end."""
+    return [
+        ask(f"crowd {index}", prompt(f"crowd {index}", 10), SEEDED, max_tokens=60, seed=index) for index in range(4)
+    ]
+
+
+# A hundred answers of one token: longer ones are admitted as if they were as short, and run out of pages.
+SHORT_ONES = [ask(f"short {index}", [index], max_tokens=1) for index in range(100)]
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Decoder:
+    return random_decoder()
+
+
+def mixed() -> list[AddRequest]:
+    """Prompts of several chunks beside decodes, one beginning that two share, all ways to draw, ends by id and by length."""
+    shared = prompt("shared", 40)
+    return [
+        ask("greedy", prompt("a", 5), max_tokens=12),
+        ask("long", prompt("b", 90), SEEDED, max_tokens=9, seed=2**64 - 1),
+        ask("first of two", shared, max_tokens=10),
+        ask("choices", prompt("d", 33), SEEDED, max_tokens=8, n=3, seed=2**64 - 2),
+        ask("ends", prompt("e", 7), SEEDED, max_tokens=40, seed=5, stop_ids=list(range(0, 256, 5)), min_tokens=4),
+        ask("second of two", [*shared, 7, 8, 9], SEEDED, max_tokens=10, seed=6),
+        ask("beams", prompt("f", 20), max_tokens=6, n=2, beam=BeamSearch(3), eos_ids=[3]),
+        ask("one", [9], max_tokens=1),
+    ]
+
+
+@pytest.mark.parametrize("warmed", [False, True], ids=["not recorded", "recorded"])
+@pytest.mark.parametrize(
+    ("sizes", "preempts"),
+    [pytest.param(Sizes(), False, id="room"), pytest.param(Sizes(pages=14), True, id="preempting")],
+)
+def test_gives_the_tokens_of_the_host_runner(decoder: Decoder, sizes: Sizes, preempts: bool, warmed: bool) -> None:
+    requests = SHORT_ONES + crowd() if preempts else mixed()
+    expected = answers(host_runner(decoder, sizes), requests, sizes)
+    stream = InlineStream()
+    runner = inline_runner(decoder, sizes, stream)
+    if warmed:
+        runner.warm_up()
+        stream.replays = 0
+    given = answers(runner, requests, sizes)
+    assert given.tokens == expected.tokens
+    assert (stream.replays > 10) == warmed
+    assert given.most_in_flight == 2
+    assert (given.preemptions > 0) == preempts

@@ -1,0 +1,113 @@
+"""The Triton back end under a whole model and under the device's runner.
+
+Run by `test_triton.py` in a process of its own, where Triton interprets or, on a GPU, compiles: a process can do one of both only.
+Interpreted programs are slow, so models and batches are the smallest that reach every path.
+"""
+
+import dataclasses
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
+from octavo_runtime.engine.device_stream import CudaStream
+from octavo_runtime.messages import Sampling
+from octavo_runtime.model.attention import AttentionBackend, AttentionShape
+from octavo_runtime.model.decoder import Decoder
+from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.triton_attention import TritonBackend
+from octavo_runtime.model.triton_compute import TritonCompute
+from octavo_runtime.model.triton_sampler import triton_sample
+from tests.runtime.engine.tiny_engine import ask, prompt
+from tests.runtime.gpu.devices import (
+    MAX_MODEL_LEN,
+    PAGE,
+    Sizes,
+    answers,
+    host_runner,
+    random_decoder,
+    reference_backend,
+)
+from tests.runtime.gpu.inline_stream import InlineStream
+from tests.runtime.gpu.random_weights import TINY
+from tests.runtime.model.batches import POISON, Chunk, attention_meta, shuffled_pages
+
+DEVICE = torch.device(os.environ.get("OCTAVO_TEST_DEVICE", "cpu"))
+SEEDED = Sampling(temperature=1.2, top_p=0.95, top_k=50, min_p=0.001)
+SMALL = Sizes(pages=24, max_num_seqs=3, max_num_batched_tokens=24)
+
+
+def backend_of(decoder: Decoder) -> TritonBackend:
+    config = decoder.config
+    shape = AttentionShape(config.heads, config.kv_heads, config.head_dim, PAGE, torch.float32)
+    return TritonBackend(shape, max_num_seqs=12, processors=4, device=DEVICE)
+
+
+def logits(decoder: Decoder, backend: AttentionBackend, sequences: list[list[int]], steps: list[list[Chunk]]) -> Tensor:
+    """Of every token of every sequence, one below the other, computed in these steps over shuffled, poisoned pages."""
+    table = shuffled_pages(len(sequences), max(map(len, sequences)), PAGE)
+    pool = KvPool(decoder.config.layers, table.numel(), backend.page_bytes, DEVICE)
+    for layer in pool.layers:
+        layer.view(torch.float32).fill_(POISON)
+    out = [torch.full((len(tokens), decoder.config.vocab_size), torch.nan) for tokens in sequences]
+    for chunks in steps:
+        ids = [token for chunk in chunks for token in sequences[chunk.row][chunk.start : chunk.start + chunk.count]]
+        meta = attention_meta(chunks, table, PAGE)
+        tensors = {name: value.to(DEVICE) for name, value in vars(meta).items() if isinstance(value, Tensor)}
+        with torch.inference_mode():
+            ids_there = torch.tensor(ids, device=DEVICE)
+            hidden = decoder.hidden(ids_there, dataclasses.replace(meta, **tensors), backend, pool.layers)
+            given = decoder.logits(hidden).cpu()
+        for chunk, part in zip(chunks, torch.split(given, [chunk.count for chunk in chunks]), strict=True):
+            out[chunk.row][chunk.start : chunk.start + chunk.count] = part
+    return torch.cat(out)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="llama"),
+        pytest.param(
+            {"layers": 1, "qk_norm": True, "qkv_bias": True, "window": 5, "heads": 6, "kv_heads": 3, "head_dim": 24},
+            id="norms of heads, biases, a window, 24 wide heads",
+        ),
+    ],
+)
+def test_logits_are_the_references(changes: dict[str, object]) -> None:
+    """One prompt in one step; chunks beside decodes; a few tokens over a long prefix; a decoding batch."""
+    config = dataclasses.replace(TINY, **changes)  # type: ignore[arg-type]  # a table
+    sequences = [prompt("a", 19), prompt("b", 4), prompt("c", 12)]
+    steps = [
+        [Chunk(0, 0, 17), Chunk(1, 0, 2)],
+        [Chunk(1, 2, 1), Chunk(2, 0, 9)],
+        [Chunk(0, 17, 1), Chunk(1, 3, 1), Chunk(2, 9, 2)],
+        [Chunk(2, 11, 1), Chunk(0, 18, 1)],
+    ]
+    plain, fused = random_decoder(config, DEVICE), random_decoder(config, DEVICE, TritonCompute())
+    expected = logits(plain, reference_backend(plain), sequences, steps)
+    given = logits(fused, backend_of(fused), sequences, steps)
+    assert expected.isfinite().all()
+    torch.testing.assert_close(given, expected, rtol=2e-4, atol=2e-4 * float(expected.abs().max()))
+
+
+def test_the_runner_gives_the_tokens_of_the_host_runner() -> None:
+    """Kernels, recorded decode steps and the device's sampler together, one step ahead of the scheduler."""
+    shared = prompt("shared", 17)
+    requests = [
+        ask("greedy", prompt("a", 10), max_tokens=3),
+        ask("first", shared, SEEDED, max_tokens=4, seed=2**64 - 1),
+        ask("second", [*shared, 1, 2], SEEDED, max_tokens=3, n=2, seed=7, stop_ids=[3, 77], min_tokens=2),
+    ]
+    config = dataclasses.replace(TINY, layers=1)
+    decoder = random_decoder(config, DEVICE, TritonCompute())
+    backend = backend_of(decoder)
+    pool = KvPool(config.layers, SMALL.pages, backend.page_bytes, DEVICE)
+    limits = RunnerLimits(PAGE, SMALL.max_num_seqs, MAX_MODEL_LEN, SMALL.max_num_batched_tokens)
+    stream = InlineStream() if DEVICE.type == "cpu" else CudaStream(DEVICE)
+    runner = DeviceRunner(decoder, backend, pool, triton_sample, stream, limits)
+    list(runner.record())
+    given = answers(runner, requests, SMALL)
+    assert given.tokens == answers(host_runner(random_decoder(config), SMALL), requests, SMALL).tokens
+    assert given.most_in_flight == 2
