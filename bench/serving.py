@@ -1,65 +1,130 @@
-"""Throughput of the mixed workload: Octavo's engine in process beside transformers' static batches, alternated in one run.
+"""Throughput of the mixed workload on Octavo, alternated with other engines in one run: one table, with ratios.
 
-    python -m bench.serving [--model PATH] [--requests 16] [--pairs 3]
+    octavo bench serving [--model PATH] [--pairs 7] [--http] [--peer NAME=COMMAND …] [--transformers-rounds 1]
+    octavo bench serving --profile                            where a step's time goes
+    python -m bench.serving …                                 the same
 
-Greedy, end of sequence ignored, both in the type that Octavo chooses for this machine. A machine may drift by a factor of two
-between minutes, so the figure to quote is the ratio, with its spread over the pairs.
+64 requests of 16 to 256 random tokens in and 16 to 256 out, greedy, end of sequence ignored, all at once; then one stream. Every
+engine runs once in each round, in a process of its own. `--peer` names any other engine by a command that runs the same workload
+and prints one line of JSON (bench/README.md); transformers' static batches are built in. Quote the ratios, with their spread.
 """
 
 import argparse
-import os
-import statistics
-import time
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine process sets it; before torch is loaded
-
-import torch
-import transformers
-
-from bench.static_batches import reference_model, static_rate
-from bench.workload import Request, mixed
-from octavo_runtime.config import ServeConfig
-from octavo_runtime.engine.llm import LLM
-from octavo_runtime.messages import AddRequest, Sampling
+from bench.paging import machine
+from bench.serving_rounds import Engine, Run, play
+from bench.serving_run import positive
+from bench.serving_table import OURS, line, table
 from tests.runtime.models import smollm2_path
 
-STATIC_BATCH = 8
+HTTP, STATIC = "octavo http", "transformers"
 
 
-def octavo_rate(llm: LLM, work: list[Request]) -> float:
-    """Output tokens a second with all requests submitted at once."""
-    requests = [
-        AddRequest(str(index), prompt, Sampling(temperature=0.0), 0, max_tokens=output)
-        for index, (prompt, output) in enumerate(work)
-    ]
-    started_s = time.monotonic()
-    tokens = sum(len(completion.token_ids) for completion in llm.generate(requests))
-    return tokens / (time.monotonic() - started_s)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 1 if an engine failed."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    if wrong := _wrong(parsed):
+        parser.error(wrong)
+    print(f"{parsed.model} on {machine()}", flush=True)
+    if parsed.profile:
+        from bench.step_profile import profile
+
+        print(profile(parsed.model, parsed.requests))
+        return 0
+    runs = play(_engines(parsed), parsed.pairs, parsed.timeout, lambda run: print(line(run), flush=True))
+    print(f"\n{table(runs, parsed.requests)}\n\n{_note(parsed, runs)}")
+    return 1 if any(run.result is None for run in runs) else 0
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Throughput of Octavo's engine beside transformers' static batches.")
+def _engines(parsed: argparse.Namespace) -> list[Engine]:
+    def ours(engine: str, *flags: str) -> tuple[str, ...]:
+        return (
+            sys.executable,
+            "-m",
+            "bench.serving_run",
+            engine,
+            str(parsed.model),
+            "--requests",
+            str(parsed.requests),
+            *flags,
+        )
+
+    engines = [Engine(OURS, ours("octavo"))]
+    if parsed.http:
+        engines.append(Engine(HTTP, ours("http")))
+    engines += parsed.peer
+    if parsed.transformers_rounds:
+        engines.append(Engine(STATIC, ours("static", "--repeats", "1"), parsed.transformers_rounds))
+    return engines
+
+
+def _note(parsed: argparse.Namespace, runs: Sequence[Run]) -> str:
+    busy = max(run.others for run in runs)
+    quiet = "" if busy < 0.1 else f" Other processes took up to {100 * busy:.0f} % of the CPUs: not to be quoted."
+    return (
+        f"medians (least–greatest) of {parsed.pairs} rounds; a run's figure is the best of its repeats of the batch, "
+        f"a ratio is taken within a round.{quiet}"
+    )
+
+
+def _wrong(parsed: argparse.Namespace) -> str | None:
+    """What would only show after minutes."""
+    names = [engine.name for engine in _engines(parsed)]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        return f"--peer {twice}: there is an engine of that name already: give another"
+    if not parsed.model.exists():
+        return f"--model {parsed.model} does not exist: give a GGUF file or a model folder"
+    return None
+
+
+def _peer(text: str) -> Engine:
+    name, equals, command = text.partition("=")
+    words = shlex.split(command)
+    if not equals or not name or not words:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=COMMAND")
+    return Engine(name, tuple(words))
+
+
+def _rounds(text: str) -> int:
+    return 0 if text == "0" else positive(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="octavo bench serving", description=__doc__.splitlines()[0] if __doc__ else None, allow_abbrev=False
+    )
     parser.add_argument(
         "--model", type=Path, default=smollm2_path(), help="GGUF file or folder (default: SmolLM2-135M)"
     )
-    parser.add_argument("--requests", type=int, default=16, help="requests in the workload (default: 16)")
-    parser.add_argument("--pairs", type=int, default=3, help="interleaved pairs of runs (default: 3)")
-    arguments = parser.parse_args()
-    transformers.utils.logging.disable_progress_bar()
-    work = mixed(arguments.requests)
-    llm = LLM(ServeConfig(str(arguments.model)))
-    dtype = llm.engine.info.dtype
-    model = reference_model(arguments.model, dtype)
-    print(f"{arguments.requests} requests, {dtype}, {torch.get_num_threads()} threads; output tokens a second")
-    print(f"{'pair':>4} {'octavo':>8} {'static':>8} {'ratio':>6}")
-    ratios = []
-    for pair in range(arguments.pairs):
-        ours, theirs = octavo_rate(llm, work), static_rate(model, work, STATIC_BATCH)
-        ratios.append(ours / theirs)
-        print(f"{pair + 1:>4} {ours:8.1f} {theirs:8.1f} {ratios[-1]:6.2f}", flush=True)
-    print(f"ratio: median {statistics.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}")
+    parser.add_argument("--requests", type=positive, default=64, help="requests in the batch (default: 64)")
+    parser.add_argument("--pairs", type=positive, default=7, help="interleaved rounds (default: 7)")
+    parser.add_argument("--http", action="store_true", help="also Octavo's server with one client program")
+    parser.add_argument(
+        "--peer",
+        type=_peer,
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="another engine: a command that prints its figures as one JSON line; may be given several times",
+    )
+    parser.add_argument(
+        "--transformers-rounds",
+        type=_rounds,
+        default=1,
+        metavar="N",
+        help="rounds in which transformers' static batches run too; they take minutes each (default: 1)",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=1800.0, metavar="SECONDS", help="most for one run of an engine (default: 1800)"
+    )
+    parser.add_argument("--profile", action="store_true", help="only where the time of Octavo's steps goes")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
