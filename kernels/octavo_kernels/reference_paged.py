@@ -1,0 +1,106 @@
+"""The plain torch definition of what kernels do with the pages of `page_layout.py`: the formats, attention over a ragged batch.
+
+What runs without a GPU is `reference.py`; this is what kernels over 8-bit pages, with sinks, caps and windows are tested with.
+"""
+
+import torch
+from torch import Tensor
+
+from octavo_kernels.page_layout import PageLayout
+from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
+
+E4M3_MAX = 448.0
+
+
+def encode_e4m3(x: Tensor) -> Tensor:
+    """To the nearest e4m3, ties to even, as its byte; beyond ±448 saturated, NaN as 0."""
+    return x.float().nan_to_num(nan=0.0).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
+
+
+def decode_e4m3(code: Tensor) -> Tensor:
+    """uint8 → fp32."""
+    return code.view(torch.float8_e4m3fn).float()
+
+
+def token_scales(x: Tensor) -> Tensor:
+    """x `[..., D]` → fp16 `[...]`: the largest magnitude becomes 448; a normal number whatever x is."""
+    largest = x.float().abs().nan_to_num(nan=0.0, posinf=torch.inf).amax(-1)
+    return (largest * (1 / E4M3_MAX)).clamp(2.0**-14, 65504.0).half()
+
+
+def write_kv(
+    k: Tensor, v: Tensor, kv_layer: Tensor, slot_map: Tensor, layout: PageLayout, head_scales: Tensor | None = None
+) -> None:
+    """k, v `[T, Hkv, D]` into the slots `slot_map`, in place. head_scales fp32 `[2, Hkv]` with `fp8_head`."""
+    page, slot = slot_map // layout.page_size, slot_map % layout.page_size
+    for half, x in enumerate((k, v)):
+        if layout.format == "dense":
+            _values(kv_layer, layout)[page, :, half, slot] = x
+            continue
+        scale = token_scales(x)
+        if head_scales is not None:
+            scale = head_scales[half].expand(len(x), -1)
+        else:
+            _scales(kv_layer, layout)[page, :, half, slot] = scale
+        _values(kv_layer, layout)[page, :, half, slot] = encode_e4m3(x.float() * (1.0 / scale.float()).unsqueeze(-1))
+
+
+def read_kv(kv_layer: Tensor, pages: Tensor, layout: PageLayout, head_scales: Tensor | None = None) -> Tensor:
+    """The slots of `pages` `[P]` in order, dequantised: fp32 `[K | V, P · page_size, Hkv, D]`."""
+    stored = _values(kv_layer, layout)[pages]  # [P, Hkv, 2, page_size, D]
+    x = stored.float() if layout.format == "dense" else decode_e4m3(stored)
+    if layout.format == "fp8_token":
+        x = x * _scales(kv_layer, layout)[pages].float().unsqueeze(-1)
+    elif head_scales is not None:
+        x = x * head_scales.t()[None, :, :, None, None]
+    return x.permute(2, 0, 3, 1, 4).flatten(1, 2)
+
+
+def attend(q: Tensor, kv_layer: Tensor, batch: PagedBatch, layout: PageLayout, options: AttentionOptions) -> Tensor:
+    """q `[T, Hq, D]` → fp32 `[T, Hq, D]`; rows that belong to no sequence are zero."""
+    out = torch.zeros(q.shape, device=q.device)
+    for index in range(batch.size):
+        begin, end = int(batch.cu_q[index]), int(batch.cu_q[index + 1])
+        slots = int(batch.kv_len[index])
+        if begin == end or not slots:
+            continue
+        pages = batch.page_table[index, : -(-slots // layout.page_size)].long()
+        k, v = read_kv(kv_layer, pages, layout, options.head_scales)[:, :slots]
+        out[begin:end] = _attend_one(q[begin:end].float(), k, v, options)
+    return out
+
+
+def _attend_one(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> Tensor:
+    """q `[R, Hq, D]` are the last R tokens of k and v `[S, Hkv, D]`."""
+    rows, heads, _ = q.shape
+    slots, kv_heads, _ = k.shape
+    k, v = (x.repeat_interleave(heads // kv_heads, dim=1) for x in (k, v))
+    score = torch.einsum("rhd,shd->hrs", q, k) * options.scale
+    if options.softcap is not None:
+        score = options.softcap * torch.tanh(score / options.softcap)
+    own = torch.arange(slots - rows, slots, device=q.device)[:, None]
+    slot = torch.arange(slots, device=q.device)
+    seen = slot <= own
+    if options.window is not None:
+        seen &= slot > own - options.window
+    score = score.masked_fill(~seen, -torch.inf)
+    if options.sinks is not None:
+        score = torch.cat((score, options.sinks.float()[:, None, None].expand(-1, rows, 1)), dim=-1)
+    weight = torch.softmax(score, dim=-1)[..., :slots]
+    return torch.einsum("hrs,shd->rhd", weight, v)
+
+
+def _values(kv_layer: Tensor, layout: PageLayout) -> Tensor:
+    """A view `[pages, Hkv, 2, page_size, D]`."""
+    count = 2 * layout.kv_heads * layout.page_size * layout.head_dim
+    shape = (layout.kv_heads, 2, layout.page_size, layout.head_dim)
+    return layout.values(kv_layer)[:, :count].view(-1, *shape)
+
+
+def _scales(kv_layer: Tensor, layout: PageLayout) -> Tensor:
+    """A view `[pages, Hkv, 2, page_size]`, where pages have scales."""
+    scales = layout.scales(kv_layer)
+    assert scales is not None
+    begin = layout.scales_begin_bytes // torch.float16.itemsize
+    shape = (layout.kv_heads, 2, layout.page_size)
+    return scales[:, begin : begin + 2 * layout.kv_heads * layout.page_size].view(-1, *shape)
