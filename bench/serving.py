@@ -1,6 +1,6 @@
 """Throughput of the mixed workload on Octavo, alternated with other engines in one run: one table, with ratios.
 
-    octavo bench serving [--model PATH] [--pairs 7] [--http] [--peer NAME=COMMAND …] [--transformers-rounds 1]
+    octavo bench serving [--model PATH] [--pairs 7] [--http] [--peer NAME=COMMAND …] [--slow-rounds 1]
     octavo bench serving --profile                            where a step's time goes
     python -m bench.serving …                                 the same
 
@@ -10,6 +10,7 @@ and prints one line of JSON (bench/README.md); transformers' static batches are 
 """
 
 import argparse
+import dataclasses
 import shlex
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from bench.serving_table import OURS, line, table
 from tests.runtime.models import smollm2_path
 
 HTTP, STATIC = "octavo http", "transformers"
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,25 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _engines(parsed: argparse.Namespace) -> list[Engine]:
-    def ours(engine: str, *flags: str) -> tuple[str, ...]:
-        return (
-            sys.executable,
-            "-m",
-            "bench.serving_run",
-            engine,
-            str(parsed.model),
-            "--requests",
-            str(parsed.requests),
-            *flags,
-        )
+    def ours(name: str, engine: str, *flags: str) -> Engine:
+        workload = ["--requests", str(parsed.requests), *flags]
+        command = (sys.executable, "-m", "bench.serving_run", engine, str(parsed.model.absolute()), *workload)
+        return Engine(name, command, folder=CHECKOUT)
 
-    engines = [Engine(OURS, ours("octavo"))]
+    engines = [ours(OURS, "octavo")]
     if parsed.http:
-        engines.append(Engine(HTTP, ours("http")))
-    engines += parsed.peer
-    if parsed.transformers_rounds:
-        engines.append(Engine(STATIC, ours("static", "--repeats", "1"), parsed.transformers_rounds))
-    return engines
+        engines.append(ours(HTTP, "http"))
+    slow = [*parsed.slow_peer, ours(STATIC, "static", "--repeats", "1")] if parsed.slow_rounds else []
+    return [*engines, *parsed.peer, *(dataclasses.replace(engine, rounds=parsed.slow_rounds) for engine in slow)]
 
 
 def _note(parsed: argparse.Namespace, runs: Sequence[Run]) -> str:
@@ -79,6 +72,10 @@ def _wrong(parsed: argparse.Namespace) -> str | None:
         return f"--peer {twice}: there is an engine of that name already: give another"
     if not parsed.model.exists():
         return f"--model {parsed.model} does not exist: give a GGUF file or a model folder"
+    if parsed.slow_peer and not parsed.slow_rounds:
+        return (
+            f"--slow-peer {parsed.slow_peer[0].name} never runs with --slow-rounds 0: raise that or leave the peer out"
+        )
     return None
 
 
@@ -113,11 +110,19 @@ def _parser() -> argparse.ArgumentParser:
         help="another engine: a command that prints its figures as one JSON line; may be given several times",
     )
     parser.add_argument(
-        "--transformers-rounds",
+        "--slow-peer",
+        type=_peer,
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="the same, for the first rounds only, as --slow-rounds says",
+    )
+    parser.add_argument(
+        "--slow-rounds",
         type=_rounds,
         default=1,
         metavar="N",
-        help="rounds in which transformers' static batches run too; they take minutes each (default: 1)",
+        help="rounds in which slow engines run too: --slow-peer and transformers' static batches (default: 1)",
     )
     parser.add_argument(
         "--timeout", type=float, default=1800.0, metavar="SECONDS", help="most for one run of an engine (default: 1800)"

@@ -27,6 +27,7 @@ from tests.runtime.server.running import free_ports
 READY_TIMEOUT_S = 300.0
 END_TIMEOUT_S = 30.0
 _POLL_S = 0.02
+_DATA, _EVENT = b"data: ", b"data: {"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,19 +76,19 @@ async def _all_at_once(url: str, bodies: Sequence[bytes]) -> int:
 
 
 async def _stream(session: aiohttp.ClientSession, body: bytes) -> int:
-    """The tokens that the stream's `usage` counts. Raises RuntimeError on any other answer."""
-    usage: dict[str, int] | None = None
+    """The tokens that the stream's `usage` counts, which the last event tells. Raises RuntimeError on any other answer."""
+    last = b""
     headers = {"content-type": "application/json"}
     async with session.post("/v1/completions", data=body, headers=headers) as response:
         if response.status != 200:
             raise RuntimeError(f"the server answered {response.status}: {(await response.text())[:300]}")
         async for line in response.content:
-            # Parsing each event would cost the client more than the server's sending it: only the last ones hold a usage.
-            if line.startswith(b"data: {") and b'"usage":{' in line.replace(b'"usage": {', b'"usage":{'):
-                usage = json.loads(line[len(b"data: ") :])["usage"]
-    if usage is None:
+            if line.startswith(_EVENT):
+                last = line  # only the last is parsed: the client shares the CPUs with the server
+    usage = json.loads(last.removeprefix(_DATA) or b"{}").get("usage")
+    if not usage:
         raise RuntimeError("the stream ended without a usage: the server does not honour stream_options.include_usage")
-    return usage["completion_tokens"]
+    return int(usage["completion_tokens"])
 
 
 @dataclasses.dataclass(frozen=True)

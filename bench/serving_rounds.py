@@ -19,11 +19,12 @@ _IDLE_FIELDS = (3, 4)  # of the first line of /proc/stat, behind its name: idle 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """`command` prints one line in the form of `serving_result`; it runs in the first `rounds` rounds, in all by default."""
+    """`command`, run in `folder`, prints one line in the form of `serving_result`. It takes part in the first `rounds` rounds."""
 
     name: str
     command: tuple[str, ...]
-    rounds: int | None = None
+    rounds: int | None = None  # None: all
+    folder: Path | None = None  # None: where we are
 
     def runs_in(self, number: int) -> bool:
         return self.rounds is None or number < self.rounds
@@ -58,7 +59,9 @@ def play(engines: Sequence[Engine], rounds: int, timeout_s: float, tell: Callabl
 def _run(number: int, engine: Engine, timeout_s: float) -> Run:
     load, others = os.getloadavg()[0], busy_share(OTHERS_LOOK_S)
     try:
-        done = subprocess.run(engine.command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            engine.command, cwd=engine.folder, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
         result = parse(done.stdout) if done.returncode == 0 else None
         failure = "" if result else f"exit code {done.returncode}: {_last_line(done.stderr)}"
     except subprocess.TimeoutExpired:

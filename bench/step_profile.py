@@ -116,7 +116,7 @@ def _wrapped(original: Callable[..., Any], border: Border, clock: Clock, within:
 
 def profile(model: Path, requests: int) -> str:
     """Both workloads, each as a table."""
-    llm = LLM(ServeConfig(str(model)))
+    llm = LLM(ServeConfig(str(model), device="cpu"))
     generate = generating(llm)
     work = mixed(requests, vocab_size=llm.engine.info.vocab_size)
     generate([(work[0][0], 8)], "warm-up")

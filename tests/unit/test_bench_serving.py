@@ -125,6 +125,7 @@ def test_borders_are_wrapped_for_the_block_only(closed: bool, calls: dict[str, i
         pytest.param(["--peer", "vllm"], "'vllm' is not NAME=COMMAND", id="a peer without a command"),
         pytest.param(["--peer", "octavo=true"], "an engine of that name already", id="a peer with our name"),
         pytest.param(["--model", "/nowhere/model"], "does not exist", id="a model that is not there"),
+        pytest.param(["--slow-peer", "b=true", "--slow-rounds", "0"], "never runs", id="a slow peer without rounds"),
         pytest.param(["--pairs", "0"], "'0' is not a whole number", id="no rounds"),
     ],
 )
