@@ -12,6 +12,7 @@ from octavo_runtime.model.attention import AttentionBackend, AttentionShape, Ref
 from octavo_runtime.model.compute import TorchCompute
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
+from octavo_runtime.model.device_weights import DeviceCheckpoint
 from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.linear import Linear, TiledLinear
@@ -23,6 +24,7 @@ log = logging.getLogger("octavo.engine")
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 _CPU_DEFAULT_KV_BYTES = 2 << 30
 _CPU_BLOCK_SIZE = 32
+_GPU_BLOCK_SIZE = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,8 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
     device = _device(config)
     torch.set_num_threads(usable_cpus())
     checkpoint = open_checkpoint(config.model_path)
+    if device.type == "cuda":
+        return _load_on_gpu(config, DeviceCheckpoint(checkpoint, device), device, progress)
     dtype = _DTYPES[_dtype_name(config.dtype)]
     block_size = _CPU_BLOCK_SIZE if config.block_size == "auto" else int(config.block_size)
     max_model_len = _context(config, checkpoint.config)
@@ -58,7 +62,9 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
         checkpoint.config.heads, checkpoint.config.kv_heads, checkpoint.config.head_dim, block_size, dtype
     )
     backend = TiledBackend(shape) if config.batch_invariant else ReferenceBackend(shape)
-    pages = _pages(config, checkpoint.config.layers * backend.page_bytes)
+    available = available_bytes()
+    default = min(_CPU_DEFAULT_KV_BYTES, available // 2)
+    pages = _pages(config, checkpoint.config.layers * backend.page_bytes, available, default)
     _check_context_fits(config, max_model_len, pages, block_size)
     pool = KvPool(checkpoint.config.layers, pages, backend.page_bytes, device)
     if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
@@ -69,20 +75,43 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
     return LoadedModel(decoder, backend, pool, device, dtype, block_size, max_model_len, checkpoint.fingerprint())
 
 
+def _load_on_gpu(
+    config: ServeConfig, checkpoint: DeviceCheckpoint, device: torch.device, progress: Callable[[int], None]
+) -> LoadedModel:
+    # These import Triton, which a start on a CPU does not wait for.
+    from octavo_runtime.engine import gpu_model
+    from octavo_runtime.model.triton_compute import TritonCompute
+
+    gpu_model.check_device(device)
+    dtype = _DTYPES["bfloat16" if config.dtype == "auto" else config.dtype]
+    block_size = _GPU_BLOCK_SIZE if config.block_size == "auto" else int(config.block_size)
+    model, max_model_len = checkpoint.config, _context(config, checkpoint.config)
+    with torch.inference_mode():
+        decoder = Decoder(model, WeightReader(checkpoint, dtype, progress), max_model_len, device, TritonCompute())
+    limits = gpu_model.step_limits(config, block_size, max_model_len)
+    shape = AttentionShape(model.heads, model.kv_heads, model.head_dim, block_size, dtype)
+    backend = gpu_model.new_backend(shape, limits, device)
+    spare = gpu_model.measured_spare_bytes(decoder, backend, limits, device, progress)
+    pages = _pages(config, model.layers * backend.page_bytes, spare, spare)
+    _check_context_fits(config, max_model_len, pages, block_size)
+    pool = KvPool(model.layers, pages, backend.page_bytes, device)
+    return LoadedModel(decoder, backend, pool, device, dtype, block_size, max_model_len, checkpoint.fingerprint())
+
+
 def _device(config: ServeConfig) -> torch.device:
-    """Only CPUs so far: asking for what cannot be is an error, `auto` is what there is."""
-    if config.device == "cuda" and config.batch_invariant:
+    """Asking for what cannot be is an error; `auto` is a GPU where torch sees one."""
+    gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    if gpu and config.batch_invariant:
         raise ConfigError(
             "--batch-invariant: not on GPUs, which have no matrix product in fixed tiles yet; use --device cpu or leave it out"
         )
-    if config.device == "cuda":
-        found = "no CUDA device is visible" if not torch.cuda.is_available() else "this version has no GPU kernels yet"
-        raise ConfigError(f"--device cuda: {found}; use --device cpu")
+    if gpu and not torch.cuda.is_available():
+        raise ConfigError("--device cuda: torch sees no CUDA device; use --device cpu")
     if config.tensor_parallel_size > 1:
         raise ConfigError(
             f"--tensor-parallel-size {config.tensor_parallel_size}: this version runs on one rank; set --tensor-parallel-size 1"
         )
-    return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device()) if gpu else torch.device("cpu")
 
 
 def _dtype_name(name: str) -> str:
@@ -120,11 +149,10 @@ def _check_context_fits(config: ServeConfig, max_model_len: int, pages: int, blo
     )
 
 
-def _pages(config: ServeConfig, bytes_of_all_layers: int) -> int:
-    """How many pages the memory for KV holds, besides the sink page."""
-    available = available_bytes()
+def _pages(config: ServeConfig, bytes_of_all_layers: int, available: int, default: int) -> int:
+    """How many pages the memory for KV holds, besides the sink page: what was asked for or `default`, of `available` bytes."""
     asked = config.kv_cache_memory
-    budget = asked if asked is not None else min(_CPU_DEFAULT_KV_BYTES, available // 2)
+    budget = asked if asked is not None else default
     if asked is not None and asked > available:
         raise ConfigError(f"--kv-cache-memory {asked:,} bytes are more than the {available:,} available here: lower it")
     pages = budget // bytes_of_all_layers - 1

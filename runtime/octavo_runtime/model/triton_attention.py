@@ -35,17 +35,17 @@ class _Groups:
 
 
 class TritonBackend:
-    """Steps have at most `max_num_seqs` sequences. `processors`: how many the GPU has; the split count goes by it."""
+    """Steps have at most `most_sequences`. `processors`: how many the GPU has; the split count goes by it."""
 
     name = "triton"
 
-    def __init__(self, shape: AttentionShape, max_num_seqs: int, processors: int, device: torch.device) -> None:
+    def __init__(self, shape: AttentionShape, most_sequences: int, processors: int, device: torch.device) -> None:
         self._shape = shape
         self._processors = processors
         self._layout = PageLayout(shape.kv_heads, shape.head_dim, shape.page_size, shape.dtype)
         self.layout_id = self._layout.layout_id
         self.page_bytes = self._layout.page_bytes
-        rows = [(batch, self._splits(batch)) for batch in range(1, max_num_seqs + 1)]
+        rows = [(batch, self._splits(batch)) for batch in range(1, most_sequences + 1)]
         rows.append((_MOST_SHORT * MAX_QUERIES, self._splits(_MOST_SHORT)))
         floats = max(workspace_floats(count, shape.heads, shape.head_dim, splits) for count, splits in rows)
         self._workspace = torch.empty(floats, dtype=torch.float32, device=device)

@@ -18,6 +18,7 @@ from octavo_runtime.model.compute import Compute
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_sampler import DeviceRows
+from octavo_runtime.model.device_weights import DeviceCheckpoint
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.sampler import Row, sample
 from octavo_runtime.model.weights import WeightReader
@@ -55,7 +56,8 @@ def random_decoder(
     compute: Compute | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Decoder:
-    weights = WeightReader(RandomCheckpoint(config, device), dtype, lambda percent: None)
+    """The same weights on every device."""
+    weights = WeightReader(DeviceCheckpoint(RandomCheckpoint(config, CPU), device), dtype, lambda percent: None)
     return Decoder(config, weights, MAX_MODEL_LEN, device, compute)
 
 

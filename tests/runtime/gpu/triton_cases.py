@@ -14,7 +14,7 @@ from torch import Tensor
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
 from octavo_runtime.messages import Sampling
-from octavo_runtime.model.attention import AttentionBackend, AttentionShape
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, AttentionShape
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.triton_attention import TritonBackend
@@ -42,7 +42,18 @@ SMALL = Sizes(pages=24, max_num_seqs=3, max_num_batched_tokens=24)
 def backend_of(decoder: Decoder) -> TritonBackend:
     config = decoder.config
     shape = AttentionShape(config.heads, config.kv_heads, config.head_dim, PAGE, torch.float32)
-    return TritonBackend(shape, max_num_seqs=12, processors=4, device=DEVICE)
+    return TritonBackend(shape, most_sequences=12, processors=4, device=DEVICE)
+
+
+def on_device(meta: AttentionMeta) -> AttentionMeta:
+    return dataclasses.replace(
+        meta,
+        cu_q=meta.cu_q.to(DEVICE),
+        kv_len=meta.kv_len.to(DEVICE),
+        pos=meta.pos.to(DEVICE),
+        page_table=meta.page_table.to(DEVICE),
+        slot_map=meta.slot_map.to(DEVICE),
+    )
 
 
 def logits(decoder: Decoder, backend: AttentionBackend, sequences: list[list[int]], steps: list[list[Chunk]]) -> Tensor:
@@ -54,11 +65,10 @@ def logits(decoder: Decoder, backend: AttentionBackend, sequences: list[list[int
     out = [torch.full((len(tokens), decoder.config.vocab_size), torch.nan) for tokens in sequences]
     for chunks in steps:
         ids = [token for chunk in chunks for token in sequences[chunk.row][chunk.start : chunk.start + chunk.count]]
-        meta = attention_meta(chunks, table, PAGE)
-        tensors = {name: value.to(DEVICE) for name, value in vars(meta).items() if isinstance(value, Tensor)}
+        meta = on_device(attention_meta(chunks, table, PAGE))
         with torch.inference_mode():
             ids_there = torch.tensor(ids, device=DEVICE)
-            hidden = decoder.hidden(ids_there, dataclasses.replace(meta, **tensors), backend, pool.layers)
+            hidden = decoder.hidden(ids_there, meta, backend, pool.layers)
             given = decoder.logits(hidden).cpu()
         for chunk, part in zip(chunks, torch.split(given, [chunk.count for chunk in chunks]), strict=True):
             out[chunk.row][chunk.start : chunk.start + chunk.count] = part
