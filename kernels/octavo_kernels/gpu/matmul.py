@@ -97,4 +97,4 @@ def aot_cases() -> list[AotCase]:
     strides = {"x_row": 4096, "weight_row": 4096, "addend_row": 0, "out_row": 6144}
     sizes = {"columns": 6144, "depth": 4096, **strides, **_TILE, "group_m": _GROUP_M, "has_addend": True}
     signature = {**pointers, "rows": "i32"}
-    return [AotCase("matmul n6144 k4096", matmul_kernel, signature, sizes, num_warps=_WARPS, num_stages=_STAGES)]
+    return [AotCase("matmul-6144_bias", matmul_kernel, signature, sizes, num_warps=_WARPS, num_stages=_STAGES)]

@@ -102,9 +102,9 @@ def warps_for(width: int) -> int:
 def aot_cases() -> list[AotCase]:
     """The hidden state of an 8B model with a residual, its query heads in the QKV buffer, and the widest row."""
     return [
-        _case("rms_norm n4096 residual", width=4096, heads=1, token=4096, has_delta=True),
-        _case("rms_norm heads d128", width=128, heads=32, token=48 * 128, has_delta=False),
-        _case("rms_norm n16384 residual", width=16384, heads=1, token=16384, has_delta=True),
+        _case("rms_norm-4096_residual", width=4096, heads=1, token=4096, has_delta=True),
+        _case("rms_norm-heads_128", width=128, heads=32, token=48 * 128, has_delta=False),
+        _case("rms_norm-16384_residual", width=16384, heads=1, token=16384, has_delta=True),
     ]
 
 

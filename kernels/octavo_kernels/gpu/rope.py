@@ -75,4 +75,4 @@ def aot_cases() -> list[AotCase]:
     """Llama 3.1 8B: 32 query and 8 KV heads of 128."""
     signature = {"qkv_ptr": "*bf16", "cos_ptr": "*fp32", "sin_ptr": "*fp32", "pos_ptr": "*i64"}
     sizes = {"heads": 40, "qkv_token": 48 * 128, "qkv_head": 128, "half": 64, "tile_heads": _HEADS, "tile_half": 64}
-    return [AotCase("rope d128", rope_kernel, signature, dict(sizes), num_warps=_WARPS)]
+    return [AotCase("rope-128", rope_kernel, signature, dict(sizes), num_warps=_WARPS)]

@@ -56,7 +56,7 @@ def aot_cases() -> list[AotCase]:
     sizes = {"width": 14336, "x_token": 2 * 14336, "out_token": 14336, "tile": _TILE}
     return [
         AotCase(
-            "silu_mul n14336",
+            "silu_mul-14336",
             silu_mul_kernel,
             {"x_ptr": "*bf16", "out_ptr": "*bf16"},
             dict(sizes),
