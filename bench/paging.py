@@ -10,7 +10,6 @@ two between minutes, two runs side by side do not.
 
 import argparse
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -20,13 +19,13 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine process sets it; before torch is loaded
 
 import octavo_runtime
+from bench.machine import machine
 from bench.seeds import picture
 from bench.seeds.batching import batching
 from bench.seeds.chunking import chunking
 from bench.seeds.figure import Figure, Settings, progress, table
 from bench.seeds.sessions import sessions, utilization, waste
 from bench.seeds.shared_prefix import shared_prefix
-from octavo_runtime.engine.memory import usable_cpus
 
 SECTIONS: dict[str, Callable[[Settings], list[Figure]]] = {
     "shared-prefix": shared_prefix,
@@ -55,18 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress(f"\n{table(figures)}\n")
     progress(f"took {time.monotonic() - started_s:.0f} s" + _caveat(parsed.scale))
     return 0
-
-
-def machine() -> str:
-    """What the figures were measured on, with how busy it was already."""
-    names = [line.partition(":")[2].strip() for line in _cpu_lines() if line.startswith("model name")]
-    name = names[0] if names else platform.machine()
-    return f"{name}, {usable_cpus()} CPUs, load average {os.getloadavg()[0]:.1f}"
-
-
-def _cpu_lines() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.is_file() else []
 
 
 def _wrong(parsed: argparse.Namespace) -> str | None:

@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine process set
 
 import transformers
 
-from bench.paging import machine
+from bench.machine import machine
 from bench.scaling_curves import batches, contexts, depths, measured
 from bench.scaling_floor import Machine, Point, Step, measured_machine, verdict
 from bench.scaling_plot import draw

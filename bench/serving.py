@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.paging import machine
+from bench.machine import machine
 from bench.serving_rounds import Engine, Run, play
 from bench.serving_run import positive
 from bench.serving_table import OURS, line, table
