@@ -17,6 +17,8 @@ from octavo_kernels.paged_batch import AttentionOptions
 
 # Triton decides where a kernel is defined, which is as this is imported.
 INTERPRETED = bool(triton.knobs.runtime.interpret)
+# A step's groups of sequences are parts of its tensors and begin anywhere: one compiled kernel for all of them.
+UNALIGNED = ["cu_q", "kv_len", "page_table"]
 DOT_TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
 

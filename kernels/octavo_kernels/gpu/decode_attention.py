@@ -16,7 +16,14 @@ import triton.language as tl
 from torch import Tensor
 
 from octavo_kernels.gpu.aot_case import AotCase
-from octavo_kernels.gpu.attention_launch import Launch, aot_case, attention_constexprs, check_attention, padded_dims
+from octavo_kernels.gpu.attention_launch import (
+    UNALIGNED,
+    Launch,
+    aot_case,
+    attention_constexprs,
+    check_attention,
+    padded_dims,
+)
 from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, walk
 from octavo_kernels.page_layout import PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
@@ -24,7 +31,7 @@ from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 MAX_QUERIES = 8
 
 
-@triton.jit(do_not_specialize=["table_stride"])
+@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=UNALIGNED)
 def _decode_kernel(
     q: tl.tensor,
     values: tl.tensor,
@@ -129,7 +136,7 @@ def _decode_kernel(
         tl.store(tops + part_row * 2 + 1, total, mask=is_row)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["cu_q"])
 def _join_kernel(
     sums: tl.tensor,
     tops: tl.tensor,

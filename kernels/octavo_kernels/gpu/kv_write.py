@@ -14,7 +14,7 @@ from octavo_kernels.gpu.kv_format import encode_e4m3, token_scales
 from octavo_kernels.page_layout import KvFormat, PageLayout
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["slot_map"])
 def _kv_write_kernel(
     k: tl.tensor,
     v: tl.tensor,
@@ -110,4 +110,4 @@ def _case(kv_format: KvFormat, values: str) -> AotCase:
     absent = {key: None for key in ("scales", "head_scales") if key not in scales}
     signature = {"k": "*bf16", "v": "*bf16", "values": values, **scales, "slot_map": "*i64"}
     constexprs = {**absent, **_constexprs(layout, layout.page_bytes, 48 * 128)}
-    return AotCase(f"kv_write-{kv_format}", _kv_write_kernel, signature, constexprs)
+    return AotCase(f"kv_write-{kv_format}", _kv_write_kernel, signature, constexprs, enable_fp_fusion=False)

@@ -17,7 +17,10 @@ WORD_BYTES = 8
 WORDS_A_PROGRAM = 2048  # 16 KiB: 128 bytes a thread of 4 warps, in loads of 16
 
 
-@triton.jit(do_not_specialize=["source_layer", "source_page", "target_layer", "target_page", "words"])
+@triton.jit(
+    do_not_specialize=["source_layer", "source_page", "target_layer", "target_page", "words"],
+    do_not_specialize_on_alignment=["sources", "targets"],
+)
 def _move_kernel(
     source: tl.tensor,
     target: tl.tensor,
@@ -114,6 +117,7 @@ def aot_cases() -> list[AotCase]:
             _move_kernel,
             {"source": "*i64", "target": "*i64", **dict.fromkeys(given, "*i64"), **words},
             {**{key: None for key in ("sources", "targets") if key not in given}, "words_a_program": WORDS_A_PROGRAM},
+            enable_fp_fusion=False,
         )
         for name, given in lists.items()
     ]

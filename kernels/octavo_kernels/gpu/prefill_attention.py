@@ -17,13 +17,20 @@ import triton.language as tl
 from torch import Tensor
 
 from octavo_kernels.gpu.aot_case import AotCase
-from octavo_kernels.gpu.attention_launch import Launch, aot_case, attention_constexprs, check_attention, padded_dims
+from octavo_kernels.gpu.attention_launch import (
+    UNALIGNED,
+    Launch,
+    aot_case,
+    attention_constexprs,
+    check_attention,
+    padded_dims,
+)
 from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, walk
 from octavo_kernels.page_layout import PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 
 
-@triton.jit(do_not_specialize=["table_stride"])
+@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=UNALIGNED)
 def _prefill_kernel(
     q: tl.tensor,
     values: tl.tensor,
