@@ -4,16 +4,19 @@ A machine may drift by a factor of two between minutes, so figures compare only 
 opposite order, so that a steady drift favours nobody.
 """
 
+import contextlib
 import dataclasses
 import os
+import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.serving_result import LineError, Result, parse
 
-OTHERS_LOOK_S = 1.0  # over which the other processes' share is looked at, before an engine starts
+OTHERS_LOOK_S = 0.5  # over which the other processes' share is looked at, before an engine starts
 _IDLE_FIELDS = (3, 4)  # of the first line of /proc/stat, behind its name: idle and iowait
 
 
@@ -59,16 +62,33 @@ def play(engines: Sequence[Engine], rounds: int, timeout_s: float, tell: Callabl
 def _run(number: int, engine: Engine, timeout_s: float) -> Run:
     load, others = os.getloadavg()[0], busy_share(OTHERS_LOOK_S)
     try:
-        done = subprocess.run(
-            engine.command, cwd=engine.folder, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
-        result = parse(done.stdout) if done.returncode == 0 else None
-        failure = "" if result else f"exit code {done.returncode}: {_last_line(done.stderr)}"
+        code, output, errors = _ended(engine, timeout_s)
+        result = parse(output) if code == 0 else None
+        failure = "" if result else f"exit code {code}: {_last_line(errors)}"
     except subprocess.TimeoutExpired:
         result, failure = None, f"no end after {timeout_s:.0f} s: give it more with --timeout"
     except (LineError, OSError) as error:
         result, failure = None, str(error)
     return Run(number, engine.name, result, failure, load, others)
+
+
+def _ended(engine: Engine, timeout_s: float) -> tuple[int, str, str]:
+    """Exit code, output and errors. Whatever the command has started ends with it: a stray worker would slow down the next run.
+
+    Into files, for a stray worker that holds a pipe open would also keep us waiting.
+    """
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            engine.command, cwd=engine.folder, stdout=output, stderr=errors, start_new_session=True
+        )
+        try:
+            process.wait(timeout_s)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0), errors.seek(0)
+        return process.returncode, output.read(), errors.read()
 
 
 def _last_line(text: str) -> str:

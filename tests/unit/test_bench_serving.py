@@ -1,6 +1,7 @@
 """The serving benchmark: peers' lines, rounds, ratios, the clock of the profile, and one small run of everything."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from bench.serving_rounds import Engine, Run, play
 from bench.serving_table import ratios, spread, table
 from bench.step_profile import IDLE, Border, Clock, measuring
 from bench.workload import mixed
+from tests.runtime.server.running import until
 
 
 def test_the_workload_is_the_one_that_peers_run() -> None:
@@ -61,6 +63,28 @@ def test_rounds_alternate_and_a_failed_engine_is_not_tried_again() -> None:
     assert [(run.round, run.engine) for run in runs] == [(0, "a"), (0, "b"), (0, "c"), (0, "d"), (1, "d"), (1, "a")]
     assert [run.failure for run in runs if run.result is None] == ["exit code 1: no model"]
     assert told == runs
+
+
+@pytest.mark.parametrize(
+    ("then", "timeout_s", "failure"),
+    [
+        pytest.param("""echo '{"best_tok_s": 1}'""", 60.0, "", id="at a good end"),
+        pytest.param("wait", 2.0, "no end after 2 s: give it more with --timeout", id="at its limit"),
+    ],
+)
+def test_what_an_engine_has_started_ends_with_it(then: str, timeout_s: float, failure: str, tmp_path: Path) -> None:
+    started = tmp_path / "process"
+    engine = Engine("a", ("sh", "-c", f"sleep 600 & echo $! > {started}; {then}"))
+    (found,) = play([engine], rounds=1, timeout_s=timeout_s, tell=lambda run: None)
+    assert found.failure == failure
+    until(lambda: not lives(started.read_text().strip()), timeout_s=30.0)
+
+
+def lives(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def run(number: int, engine: str, rate: float | None) -> Run:
