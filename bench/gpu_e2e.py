@@ -10,12 +10,12 @@ import dataclasses
 import json
 import random
 import sys
-import time
 from pathlib import Path
 
 import torch
 
 from bench.gpu.figures import LLAMA_8B, Run, Workload, bandwidth_share, table
+from bench.kernels.timing import copy_bandwidth
 from octavo_runtime.model.config import ModelConfig
 
 BATCHES = (1, 32, 128)
@@ -23,8 +23,6 @@ PROMPT_TOKENS, OUTPUT_TOKENS = 960, 128
 SEEDS = (0, 1)  # of the prompts: the first run warms up, the second counts
 PAGE_SIZE = 16
 STEP_TOKENS = 8192
-_COPY_BYTES = 2 << 30
-_COPIES = 20
 
 
 def main() -> int:
@@ -36,7 +34,7 @@ def main() -> int:
         print("bench.gpu_e2e needs a GPU, and torch sees none", file=sys.stderr)
         return 2
     device = torch.device("cuda", torch.cuda.current_device())
-    bandwidth_bytes_s = copy_bandwidth(device)
+    bandwidth_bytes_s = copy_bandwidth()
     workloads = [Workload(batch, PROMPT_TOKENS, OUTPUT_TOKENS) for batch in BATCHES]
     runs = octavo_runs(LLAMA_8B, device, workloads)
     if not asked.without_peer:
@@ -92,19 +90,6 @@ def prompts(workload: Workload, shape: ModelConfig, seed: int) -> list[list[int]
     """Random ids, so that none begin alike."""
     source = random.Random(seed)
     return [[source.randrange(shape.vocab_size) for _ in range(workload.prompt_tokens)] for _ in range(workload.batch)]
-
-
-def copy_bandwidth(device: torch.device) -> float:
-    """Bytes read and written a second by copies within the device's memory."""
-    source = torch.zeros(_COPY_BYTES, dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    target.copy_(source)
-    torch.cuda.synchronize(device)
-    started_s = time.perf_counter()
-    for _ in range(_COPIES):
-        target.copy_(source)
-    torch.cuda.synchronize(device)
-    return 2 * _COPY_BYTES * _COPIES / (time.perf_counter() - started_s)
 
 
 def _figures(runs: list[Run], machine: str, bandwidth_bytes_s: float) -> dict[str, object]:
