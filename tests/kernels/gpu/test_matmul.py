@@ -8,7 +8,8 @@ from octavo_kernels.gpu.matmul import matmul
 
 def linear_inputs(rows: int, columns: int, depth: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return tuple(torch.randn(n, depth, generator=generator).to(device) for n in (rows, columns))  # type: ignore[return-value]
+    x = torch.randn(rows, depth, generator=generator)
+    return x.to(device), torch.randn(columns, depth, generator=generator).to(device)
 
 
 @pytest.mark.parametrize("addend", [None, "row", "matrix"], ids=["plain", "bias", "addend of each row"])
