@@ -7,16 +7,14 @@ from collections.abc import Callable
 import torch
 
 from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.engine import cpu_model
 from octavo_runtime.engine.memory import available_bytes, usable_cpus
-from octavo_runtime.model.attention import AttentionBackend, AttentionShape, ReferenceBackend
-from octavo_runtime.model.compute import TorchCompute
+from octavo_runtime.model.attention import AttentionBackend, AttentionShape
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_weights import DeviceCheckpoint
 from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
-from octavo_runtime.model.linear import Linear, TiledLinear
-from octavo_runtime.model.tiled_attention import TiledBackend
 from octavo_runtime.model.weights import WeightReader, open_checkpoint
 
 log = logging.getLogger("octavo.engine")
@@ -51,17 +49,12 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
     checkpoint = open_checkpoint(config.model_path)
     if device.type == "cuda":
         return _load_on_gpu(config, DeviceCheckpoint(checkpoint, device), device, progress)
-    dtype = _DTYPES[_dtype_name(config.dtype)]
     block_size = _CPU_BLOCK_SIZE if config.block_size == "auto" else int(config.block_size)
-    max_model_len = _context(config, checkpoint.config)
-    weights = WeightReader(checkpoint, dtype, progress)
+    model, max_model_len = checkpoint.config, _context(config, checkpoint.config)
+    cpu = cpu_model.choose(config, model, block_size, usable_cpus())
     with torch.inference_mode():
-        compute = TorchCompute(TiledLinear if config.batch_invariant else Linear)
-        decoder = Decoder(checkpoint.config, weights, max_model_len, device, compute)
-    shape = AttentionShape(
-        checkpoint.config.heads, checkpoint.config.kv_heads, checkpoint.config.head_dim, block_size, dtype
-    )
-    backend = TiledBackend(shape) if config.batch_invariant else ReferenceBackend(shape)
+        decoder = Decoder(model, WeightReader(checkpoint, cpu.dtype, progress), max_model_len, device, cpu.compute)
+    backend = cpu.backend(AttentionShape(model.heads, model.kv_heads, model.head_dim, block_size, cpu.dtype))
     available = available_bytes()
     default = min(_CPU_DEFAULT_KV_BYTES, available // 2)
     pages = _pages(config, checkpoint.config.layers * backend.page_bytes, available, default)
@@ -72,7 +65,7 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
             f"--batch-invariant: on this machine, with torch {torch.__version__}, a token's logits differ between alone and in "
             "company even in fixed tiles: leave the flag out"
         )
-    return LoadedModel(decoder, backend, pool, device, dtype, block_size, max_model_len, checkpoint.fingerprint())
+    return LoadedModel(decoder, backend, pool, device, cpu.dtype, block_size, max_model_len, checkpoint.fingerprint())
 
 
 def _load_on_gpu(
@@ -112,13 +105,6 @@ def _device(config: ServeConfig) -> torch.device:
             f"--tensor-parallel-size {config.tensor_parallel_size}: this version runs on one rank; set --tensor-parallel-size 1"
         )
     return torch.device("cuda", torch.cuda.current_device()) if gpu else torch.device("cpu")
-
-
-def _dtype_name(name: str) -> str:
-    """bfloat16 where the CPU multiplies it natively; elsewhere it is emulated and slower than float32."""
-    if name != "auto":
-        return name
-    return "bfloat16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "float32"
 
 
 def _context(config: ServeConfig, model: ModelConfig) -> int:

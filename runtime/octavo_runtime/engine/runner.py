@@ -17,8 +17,7 @@ from octavo_runtime.engine.plan import Drawn, NewSlot, Run, StepPlan, StepResult
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
-from octavo_runtime.model.linear import padded_rows
-from octavo_runtime.model.sampler import Row, sample
+from octavo_runtime.model.sampler import Draw, Row, sample
 
 
 @dataclasses.dataclass
@@ -31,6 +30,8 @@ class _Slot:
 
 class ModelRunner:
     """Runs steps of at most `max_num_seqs` sequences of at most `max_model_len` tokens."""
+
+    depth = 0
 
     def __init__(
         self,
@@ -82,8 +83,7 @@ class ModelRunner:
         if not ends:
             return
         with torch.inference_mode():
-            logits = self._model.logits(hidden[torch.from_numpy(last[ends])])
-            draws = sample(logits, [self._row(slot) for slot in slots])
+            draws = self._draw(hidden[torch.from_numpy(last[ends])], [self._row(slot) for slot in slots])
         for slot, draw in zip(slots, draws, strict=True):
             if not self._slots[slot].entry.top:
                 self._tokens[slot, self._slots[slot].length] = draw.tokens[0]
@@ -101,6 +101,15 @@ class ModelRunner:
     def reset(self) -> None:
         """Forget all slots."""
         self._slots.clear()
+
+    def _draw(self, hidden: Tensor, rows: list[Row]) -> list[Draw]:
+        """Rows that only ask for the likeliest token take no logits."""
+        if all(row.plain_greedy for row in rows):
+            return [
+                Draw([best] * row.choices)
+                for best, row in zip(self._model.likeliest(hidden).tolist(), rows, strict=True)
+            ]
+        return sample(self._model.logits(hidden), rows)
 
     def _row(self, number: int) -> Row:
         slot = self._slots[number]
@@ -125,7 +134,7 @@ class ModelRunner:
         page_table = np.where(np.arange(width) < counts[:, None], page_table, 0)
         slot_map = self._pages[row, pos // self._page_size] * self._page_size + pos % self._page_size
         # Rows that only fill up the batch: they write to the sink, and nobody looks at what they give.
-        filling = padded_rows(len(pos)) - len(pos)
+        filling = self._model.padded_rows(len(pos)) - len(pos)
         row, pos = np.pad(row, (0, filling)), np.pad(pos, (0, filling))
         slot_map = np.pad(slot_map, (0, filling))
         meta = AttentionMeta(

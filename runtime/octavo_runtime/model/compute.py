@@ -10,7 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from octavo_kernels import reference
-from octavo_runtime.model.linear import Epilogue, Linear
+from octavo_runtime.model.linear import Epilogue, Linear, padded_rows
 from octavo_runtime.model.weights import WeightReader
 
 
@@ -18,6 +18,10 @@ class Product(Protocol):
     """`epilogue(x · Wᵀ + addend)`: `[T, in] → [T, out]`, or `[T, out / 2]` with `silu_mul` over `[gate | up]` rows."""
 
     def __call__(self, x: Tensor, epilogue: Epilogue = "none", addend: Tensor | None = None) -> Tensor: ...
+
+    def argmax(self, x: Tensor) -> Tensor:
+        """The greatest column of each row of `x · Wᵀ`, of equal ones the lowest: int64 `[T]`."""
+        ...
 
 
 class Embedding(Protocol):
@@ -38,6 +42,14 @@ class Compute(Protocol):
         ...
 
     def embedding(self, weights: WeightReader, name: str, shape: tuple[int, int]) -> Embedding: ...
+
+    def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
+        """The weights of a norm, or a bias, in the type that the compute takes them in."""
+        ...
+
+    def padded_rows(self, rows: int) -> int:
+        """How many rows it pays to compute for `rows`, at least as many."""
+        ...
 
     def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
         """Add `delta` to `residual` in place; → the sum's RMS norm times `weight`. Both `[T, hidden]`, weight `[hidden]`."""
@@ -76,6 +88,12 @@ class TorchCompute:
 
     def embedding(self, weights: WeightReader, name: str, shape: tuple[int, int]) -> Embedding:
         return TorchEmbedding(weights.take(name, shape), self._new_linear)
+
+    def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
+        return weights.take(name, (length,))
+
+    def padded_rows(self, rows: int) -> int:
+        return padded_rows(rows)
 
     def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
         if delta is not None:

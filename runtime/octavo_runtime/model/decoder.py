@@ -7,7 +7,6 @@ from torch.nn import functional
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, HeadNorms
 from octavo_runtime.model.compute import Compute, TorchCompute
 from octavo_runtime.model.config import ModelConfig
-from octavo_runtime.model.linear import padded_rows
 from octavo_runtime.model.rotary import Rotary
 from octavo_runtime.model.weights import WeightReader
 
@@ -23,10 +22,10 @@ class Attention:
         self._qkv = compute.product(weights, {f"{name}.weight": (count, hidden) for name, count in rows.items()})
         self._bias = None
         if config.qkv_bias:
-            self._bias = torch.cat([weights.take(f"{name}.bias", (count,)) for name, count in rows.items()])
+            self._bias = torch.cat([compute.vector(weights, f"{name}.bias", count) for name, count in rows.items()])
         self._norms = None
         if config.qk_norm:
-            q, k = (weights.take(f"{prefix}.{part}_norm.weight", (width,)) for part in ("q", "k"))
+            q, k = (compute.vector(weights, f"{prefix}.{part}_norm.weight", width) for part in ("q", "k"))
             self._norms = HeadNorms(q, k, config.norm_eps)
         self._out = compute.product(weights, {f"{prefix}.o_proj.weight": (hidden, config.heads * width)})
 
@@ -58,9 +57,9 @@ class Layer:
     def __init__(self, config: ModelConfig, weights: WeightReader, prefix: str, compute: Compute) -> None:
         self._compute = compute
         self._eps = config.norm_eps
-        self._attention_norm = weights.take(f"{prefix}.input_layernorm.weight", (config.hidden_size,))
+        self._attention_norm = compute.vector(weights, f"{prefix}.input_layernorm.weight", config.hidden_size)
         self._attention = Attention(config, weights, f"{prefix}.self_attn", compute)
-        self._mlp_norm = weights.take(f"{prefix}.post_attention_layernorm.weight", (config.hidden_size,))
+        self._mlp_norm = compute.vector(weights, f"{prefix}.post_attention_layernorm.weight", config.hidden_size)
         self._mlp = Mlp(config, weights, f"{prefix}.mlp", compute)
 
     def __call__(
@@ -94,7 +93,7 @@ class Decoder:
         shape = (config.vocab_size, config.hidden_size)
         self._embedding = self._compute.embedding(weights, "model.embed_tokens.weight", shape)
         self._layers = [Layer(config, weights, f"model.layers.{i}", self._compute) for i in range(config.layers)]
-        self._norm = weights.take("model.norm.weight", (config.hidden_size,))
+        self._norm = self._compute.vector(weights, "model.norm.weight", config.hidden_size)
         tied = config.tied_embeddings and not weights.has("lm_head.weight")
         self._head = self._embedding.product() if tied else self._compute.product(weights, {"lm_head.weight": shape})
         weights.finish()
@@ -107,8 +106,18 @@ class Decoder:
             delta = layer(residual, delta, self._rotary, backend, kv_layer, meta)
         return self._compute.add_rms_norm(residual, delta, self._norm, self.config.norm_eps)
 
+    def padded_rows(self, rows: int) -> int:
+        """How many tokens it pays to fill a step of `rows` tokens up to."""
+        return self._compute.padded_rows(rows)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """`[R, hidden]` → fp32 `[R, vocab]`."""
-        rows = len(hidden)
-        filled = functional.pad(hidden, (0, 0, 0, padded_rows(rows) - rows))
-        return self._head(filled)[:rows].float()
+        return self._head(self._filled(hidden))[: len(hidden)].float()
+
+    def likeliest(self, hidden: Tensor) -> Tensor:
+        """The token of the greatest logit of each row, of equal ones the lowest: int64 `[R]`."""
+        return self._head.argmax(self._filled(hidden))[: len(hidden)]
+
+    def _filled(self, hidden: Tensor) -> Tensor:
+        missing = self.padded_rows(len(hidden)) - len(hidden)
+        return functional.pad(hidden, (0, 0, 0, missing)) if missing else hidden

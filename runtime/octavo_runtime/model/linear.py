@@ -53,6 +53,9 @@ class Linear:
             out = out + addend
         return self._silu_mul(out) if epilogue == "silu_mul" else out
 
+    def argmax(self, x: Tensor) -> Tensor:
+        return self(x).argmax(-1)
+
     def _silu_mul(self, x: Tensor) -> Tensor:
         return reference.silu_mul(x)
 

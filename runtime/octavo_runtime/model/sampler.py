@@ -37,6 +37,11 @@ class Row:
     choices: int = 1
     top: int = 0
 
+    @property
+    def plain_greedy(self) -> bool:
+        """Whether the likeliest token of the raw logits is all that is asked for."""
+        return self.sampling.greedy and not self.banned and not self.top
+
 
 @dataclasses.dataclass(frozen=True)
 class Draw:

@@ -131,12 +131,12 @@ class WeightReader:
     def has(self, name: str) -> bool:
         return name in self._left
 
-    def take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """The tensor `name` of `shape`. Raises ModelError if it is missing or has another shape."""
+    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The tensor `name` of `shape`, in `dtype` or the reader's. Raises ModelError if it is missing or has another shape."""
         if name not in self._left:
             raise ModelError(f"{self._path} holds no tensor '{name}', which its configuration asks for")
         self._left.remove(name)
-        tensor = self._checkpoint.read(name, self._dtype)
+        tensor = self._checkpoint.read(name, dtype or self._dtype)
         if tuple(tensor.shape) != shape:
             raise ModelError(
                 f"{self._path}: tensor '{name}' has shape {tuple(tensor.shape)}, the configuration asks for {shape}"

@@ -1,0 +1,160 @@
+"""The CPU kernels over tensors: checks that what is passed is what the source reads, then one call each.
+
+fp32 activations, bf16 weights, keys and values. Tensors are on the CPU and contiguous unless said otherwise.
+"""
+
+import ctypes
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from octavo_kernels.cpu.library import Library, PackedWeight, Shape
+
+PANEL = 16  # columns that lie together in a packed weight
+_TERMS_STEP = 32  # what the number of terms is padded to
+_NONE, _SILU_MUL, _ARGMAX = 0, 1, 2
+MOST_GROUP = 32  # query heads to a KV head
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Packed:
+    """A weight `[n, k]` in panels: `storage` bf16 `[ceil(n / 16) · terms · 16]` holds it."""
+
+    storage: Tensor
+    n: int
+    k: int
+    entry: PackedWeight  # what the kernels are given; points into storage
+
+    @staticmethod
+    def elements(n: int, k: int) -> int:
+        return -(-n // PANEL) * PANEL * _terms(k)
+
+    @classmethod
+    def of(cls, storage: Tensor, n: int, k: int) -> "Packed":
+        """The weight that `storage` holds already."""
+        assert storage.numel() == cls.elements(n, k)
+        return cls(storage, n, k, PackedWeight(storage.data_ptr(), n, k, _terms(k)))
+
+
+def _terms(k: int) -> int:
+    return -(-k // _TERMS_STEP) * _TERMS_STEP
+
+
+class CpuKernels:
+    """The functions of one library. Calls must not overlap: one thread makes them."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library.functions
+        self.tier = library.tier
+
+    def pack(self, weight: Tensor, storage: Tensor | None = None) -> Packed:
+        """weight bf16 `[n, k]`, k even, into `storage` (default: new memory)."""
+        n, k = weight.shape
+        assert weight.dtype == torch.bfloat16
+        assert weight.is_contiguous()
+        assert k % 2 == 0
+        if storage is None:
+            storage = torch.empty(Packed.elements(n, k), dtype=torch.bfloat16)
+        packed = Packed.of(storage, n, k)
+        self._library.octavo_pack(weight.data_ptr(), n, k, packed.entry.terms, packed.storage.data_ptr())
+        return packed
+
+    def rows(self, weight: Packed, ids: Tensor) -> Tensor:
+        """Rows `ids` (int64 `[T]`) of a weight: fp32 `[T, k]`."""
+        out = torch.empty(ids.shape[0], weight.k)
+        self._library.octavo_rows(ctypes.byref(weight.entry), ids.data_ptr(), ids.shape[0], out.data_ptr())
+        return out
+
+    def linear(self, weight: Packed, x: Tensor, addend: Tensor | None = None) -> Tensor:
+        """x · Wᵀ + addend: x `[T, k]`, addend `[n]` or `[T, n]` → `[T, n]`."""
+        out = torch.empty(x.shape[0], weight.n)
+        stride = 0 if addend is None or addend.dim() == 1 else weight.n
+        self._multiply(weight, x, addend, stride, _NONE, out)
+        return out
+
+    def gated(self, weight: Packed, x: Tensor) -> Tensor:
+        """SiLU(gate) · up with `[gate | up]` rows of W, n a multiple of 32: x `[T, k]` → `[T, n / 2]`."""
+        assert weight.n % (2 * PANEL) == 0
+        out = torch.empty(x.shape[0], weight.n // 2)
+        self._multiply(weight, x, None, 0, _SILU_MUL, out)
+        return out
+
+    def argmax(self, weight: Packed, x: Tensor) -> Tensor:
+        """The column with the greatest value of each row of x · Wᵀ, of equal ones the lowest: int64 `[T]`."""
+        out = torch.empty(x.shape[0], dtype=torch.int64)
+        self._multiply(weight, x, None, 0, _ARGMAX, out)
+        return out
+
+    def _multiply(
+        self, weight: Packed, x: Tensor, addend: Tensor | None, stride: int, epilogue: int, out: Tensor
+    ) -> None:
+        assert x.dtype == torch.float32
+        assert x.shape[1] == weight.k
+        assert x.is_contiguous()
+        add = None if addend is None else addend.data_ptr()
+        self._library.octavo_linear(
+            ctypes.byref(weight.entry), x.data_ptr(), x.shape[0], add, stride, epilogue, out.data_ptr()
+        )
+
+    def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+        """residual += delta, in place; → residual / rms · weight. fp32 `[T, N]`, weight fp32 `[N]`."""
+        assert residual.is_contiguous()
+        assert residual.dtype == weight.dtype == torch.float32
+        out = torch.empty_like(residual)
+        rows, width = residual.shape
+        add = None if delta is None else delta.data_ptr()
+        self._library.octavo_add_rms_norm(residual.data_ptr(), add, weight.data_ptr(), eps, rows, width, out.data_ptr())
+        return out
+
+    def rotate_and_write(
+        self,
+        shape: Shape,
+        qkv: Tensor,
+        angles: tuple[Tensor, Tensor],
+        positions: Tensor,
+        norms: tuple[Tensor, Tensor, float] | None,
+        kv_layer: Tensor,
+        slot_map: Tensor,
+    ) -> None:
+        """qkv fp32 `[T, Hq + 2 Hkv, D]`, in place; angles: cos and sin fp32 `[positions, D/2]`; positions, slot_map int64 `[T]`."""
+        assert qkv.is_contiguous()
+        cos, sin = angles
+        q_norm, k_norm, eps = (
+            (None, None, 0.0) if norms is None else (norms[0].data_ptr(), norms[1].data_ptr(), norms[2])
+        )
+        self._library.octavo_rotate_and_write(
+            *(ctypes.byref(shape), qkv.data_ptr(), qkv.shape[0], cos.data_ptr(), sin.data_ptr(), positions.data_ptr()),
+            *(q_norm, k_norm, eps, kv_layer.data_ptr(), slot_map.data_ptr()),
+        )
+
+    def attend(
+        self,
+        shape: Shape,
+        q: Tensor,
+        kv_layer: Tensor,
+        page_table: Tensor,
+        cu_q: Tensor,
+        kv_len: Tensor,
+        scale: float,
+        window: int | None,
+        out: Tensor,
+    ) -> None:
+        """q fp32 `[T, Hq, D]`, its tokens any distance apart; page_table int64 `[B, P]`, cu_q int32 `[B + 1]`, kv_len int32 `[B]`.
+
+        Writes the first cu_q[B] tokens of out fp32 `[T, Hq, D]`.
+        """
+        assert q.stride()[1:] == (shape.dim, 1)
+        assert page_table.is_contiguous()
+        self._library.octavo_attend(
+            *(ctypes.byref(shape), q.data_ptr(), q.stride(0), kv_layer.data_ptr(), page_table.data_ptr()),
+            *(
+                page_table.stride(0),
+                cu_q.data_ptr(),
+                kv_len.data_ptr(),
+                kv_len.shape[0],
+                scale,
+                window or 0,
+                out.data_ptr(),
+            ),
+        )

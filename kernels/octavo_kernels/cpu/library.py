@@ -1,0 +1,74 @@
+"""The library of the best tier that this CPU supports, by ctypes: pointers and sizes; `kernels.py` puts tensors around it."""
+
+import ctypes
+import dataclasses
+import os
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_size_t, c_void_p
+from pathlib import Path
+
+from octavo_kernels.cpu.tier import cpu_flags, supported
+
+
+class PackedWeight(Structure):
+    _fields_ = (("panels", c_void_p), ("n", c_int32), ("k", c_int32), ("terms", c_int32))
+
+
+class Shape(Structure):
+    _fields_ = (("heads", c_int32), ("kv_heads", c_int32), ("dim", c_int32), ("page", c_int32))
+
+
+class UnavailableError(RuntimeError):
+    """The kernels cannot run here; the text says why and what would help."""
+
+
+_ARGUMENTS: dict[str, tuple[type, ...]] = {
+    "octavo_pack": (c_void_p, c_int, c_int, c_int, c_void_p),
+    "octavo_rows": (POINTER(PackedWeight), c_void_p, c_int, c_void_p),
+    "octavo_linear": (POINTER(PackedWeight), c_void_p, c_int, c_void_p, c_size_t, c_int, c_void_p),
+    "octavo_add_rms_norm": (c_void_p, c_void_p, c_void_p, c_float, c_int, c_int, c_void_p),
+    "octavo_rotate_and_write": (
+        *(POINTER(Shape), c_void_p, c_int, c_void_p, c_void_p, c_void_p),
+        *(c_void_p, c_void_p, c_float, c_void_p, c_void_p),
+    ),
+    "octavo_attend": (
+        *(POINTER(Shape), c_void_p, c_size_t, c_void_p, c_void_p, c_size_t),
+        *(c_void_p, c_void_p, c_int, c_float, c_int, c_void_p),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Library:
+    """The functions of a tier, with their argument types set and their threads started."""
+
+    tier: str
+    functions: ctypes.CDLL
+
+
+def open_library(path: Path, tier: str, threads: int) -> Library:
+    """Load a tier's library and start its threads, the caller's being one. Raises UnavailableError where the kernel refuses."""
+    functions = ctypes.CDLL(str(path))
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(functions, name)
+        function.argtypes, function.restype = arguments, None
+    error = functions.octavo_start(threads)
+    if error:
+        raise UnavailableError(f"tier {tier}: {os.strerror(error)}")
+    return Library(tier, functions)
+
+
+def best_library(threads: int, flags: frozenset[str] | None = None) -> Library:
+    """The library of the best tier that was compiled and runs here. Raises UnavailableError."""
+    tiers = supported(cpu_flags() if flags is None else flags)
+    refused = [] if tiers else ["this CPU has no AVX2"]
+    for tier in tiers:
+        if not tier.library.exists():
+            refused.append(
+                f"{tier.library.name} was not compiled: run `python -m octavo_kernels.cpu.build` where g++ is"
+            )
+            continue
+        try:
+            return open_library(tier.library, tier.name, threads)
+        except UnavailableError as error:
+            refused.append(str(error))
+    raise UnavailableError("; ".join(refused))

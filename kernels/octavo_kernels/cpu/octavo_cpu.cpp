@@ -1,0 +1,801 @@
+// The kernels of the CPU path, behind a plain C interface: matrix products with fused epilogues, RMS norm, rotary positions with the
+// write of keys and values, paged attention. One source, compiled once for each tier of instructions (OCTAVO_TIER):
+//
+//   0  AVX2 + FMA     products in fp32; a bf16 weight becomes fp32 by a shift or a mask as it is loaded
+//   1  AVX512-BF16    vdpbf16ps: 16 lanes, each adds two bf16 products to an fp32 sum
+//   2  AMX            tdpbf16ps: a tile of 16 x 32 times one of 32 x 16 bf16, added to 16 x 16 fp32
+//
+// Activations are fp32 everywhere; weights, keys and values are bf16. Everything that is multiplied with has one layout, the *panel*:
+// 16 columns (output features, tokens, or dimensions) of all K terms, two terms of a column side by side:
+//
+//   panel[K / 2][16][2]        the order that vdpbf16ps and tdpbf16ps take (Intel calls it VNNI)
+//
+// A weight [N, K] is N / 16 panels. A page of keys is page / 16 panels of K = D terms, a page of values D / 16 panels of K = page terms,
+// so that q·kᵀ, p·v and every linear layer are the same function, `multiply`.
+//
+// Each sum runs over its terms in one fixed order, whatever else is in the batch: what a row gives never depends on its company.
+// Work is split into items that threads take as they come, so that a thread that loses its core for a while holds up one item only.
+
+#include <immintrin.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#ifndef OCTAVO_TIER
+#error "compile with -DOCTAVO_TIER=0, 1 or 2"
+#endif
+#ifdef OCTAVO_EMULATED  // tests: the instructions of tiers 1 and 2 in plain C++, so that every machine can check their code
+#include "emulated.h"
+#endif
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")  // arrays of sums stay in registers only where every index is a constant
+#endif
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+typedef uint16_t bf16;
+
+// A vector of a tier's width; gcc and clang turn arithmetic on it into the tier's instructions.
+constexpr int LANES = OCTAVO_TIER ? 16 : 8;
+typedef float Vector __attribute__((vector_size(LANES * 4)));
+typedef int32_t Integers __attribute__((vector_size(LANES * 4)));
+typedef uint16_t Halves __attribute__((vector_size(LANES * 2)));
+
+Vector load(const float* from) { Vector v; memcpy(&v, from, sizeof v); return v; }
+void store(float* to, Vector v) { memcpy(to, &v, sizeof v); }
+Vector splat(float x) { return Vector{} + x; }
+Vector select(Integers mask, Vector yes, Vector no) { return (Vector)((mask & (Integers)yes) | (~mask & (Integers)no)); }
+Vector largest(Vector a, Vector b) { return select(a > b, a, b); }
+
+float sum(Vector v) {
+    float total = 0;
+    for (int i = 0; i < LANES; i++) total += v[i];
+    return total;
+}
+
+float largest_lane(Vector v) {
+    float best = v[0];
+    for (int i = 1; i < LANES; i++) best = v[i] > best ? v[i] : best;
+    return best;
+}
+
+// 2^x to 2 units in the last place, 0 below 2^-126. x = n + f with |f| <= 1/2; a polynomial for 2^f, n goes into the exponent's bits.
+Vector exp2v(Vector x) {
+    const Vector rounder = splat(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+    const Integers tiny = x < splat(-126.0f);
+    const Vector bounded = select(x > splat(127.0f), splat(127.0f), select(tiny, splat(-126.0f), x));
+    const Vector shifted = bounded + rounder;
+    const Vector f = bounded - (shifted - rounder);
+    Vector p = splat(1.5403530394e-4f);  // ln(2)^k / k!
+    p = p * f + 1.3333558146e-3f;
+    p = p * f + 9.6181291076e-3f;
+    p = p * f + 5.5504108665e-2f;
+    p = p * f + 2.4022650696e-1f;
+    p = p * f + 6.9314718056e-1f;
+    p = p * f + 1.0f;
+    const Vector scaled = (Vector)((Integers)p + (((Integers)shifted - (Integers)rounder) << 23));
+    return select(tiny, splat(0.0f), scaled);
+}
+
+constexpr float LOG2_E = 1.4426950408889634f;
+Vector silu(Vector x) { return x / (1.0f + exp2v(x * -LOG2_E)); }
+
+// Nearest bf16, ties to even. What is not finite stays so.
+Halves to_bf16(Vector v) {
+    typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
+    const Words bits = (Words)v;
+    const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const Integers nan = v != v;
+    return __builtin_convertvector((Words)((Integers)rounded & ~nan) | ((Words)nan & 0x7fc0), Halves);
+}
+
+bf16 to_bf16(float x) { return to_bf16(splat(x))[0]; }
+
+float to_float(bf16 x) {
+    const uint32_t bits = (uint32_t)x << 16;
+    float out;
+    memcpy(&out, &bits, 4);
+    return out;
+}
+
+// ---- Threads -----------------------------------------------------------------------------------------------------------------------
+
+constexpr int MOST_THREADS = 256;
+constexpr int SPINS = 20000;  // some 100 us: longer than what lies between two products of a step
+
+typedef void (*Work)(const void* job, int item, int thread);
+
+// One job at a time. `ticket` holds the job's number in its upper and the next item in its lower half, so that taking an item and making
+// sure that it is of the job that was read is one compare-and-swap. A thread that wakes late finds no item and has held up nobody.
+struct Pool {
+    int threads = 1;
+    std::atomic<uint64_t> ticket{0};
+    std::atomic<int> done{0};
+    std::atomic<uint32_t> signal{0};  // counts jobs; what sleeping threads wait on
+    std::atomic<int> sleeping{0};
+    std::atomic<Work> work{nullptr};
+    std::atomic<const void*> job{nullptr};
+    std::atomic<int> items{0};
+} pool;
+
+thread_local bool tiles_ready = false;
+void prepare_thread();
+
+void take_items(int thread) {
+    for (;;) {
+        uint64_t ticket = pool.ticket.load(std::memory_order_acquire);
+        const int items = pool.items.load(std::memory_order_acquire), item = (int)(uint32_t)ticket;
+        if (item >= items) return;
+        const Work work = pool.work.load(std::memory_order_relaxed);  // at least as new as `items`; if newer, the ticket is gone
+        const void* job = pool.job.load(std::memory_order_relaxed);
+        if (!pool.ticket.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+        work(job, item, thread);
+        pool.done.fetch_add(1, std::memory_order_release);
+    }
+}
+
+void* serve(void* number) {
+    prepare_thread();
+    uint32_t seen = 0;
+    for (;;) {
+        int spins = 0;
+        uint32_t now;
+        while ((now = pool.signal.load(std::memory_order_acquire)) == seen) {
+            if (++spins < SPINS) { _mm_pause(); continue; }
+            pool.sleeping.fetch_add(1);
+            syscall(SYS_futex, &pool.signal, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+            pool.sleeping.fetch_sub(1);
+            spins = 0;
+        }
+        seen = now;
+        take_items((int)(intptr_t)number);
+    }
+    return nullptr;
+}
+
+void run(Work work, const void* job, int items) {
+    if (!tiles_ready) prepare_thread();
+    if (pool.threads == 1 || items <= 1) {
+        for (int item = 0; item < items; item++) work(job, item, 0);
+        return;
+    }
+    const uint64_t number = (pool.ticket.load(std::memory_order_relaxed) >> 32) + 1;
+    // Nobody takes items while these change: the last job has none left, and its ticket does not fit the next one.
+    pool.items.store(0, std::memory_order_relaxed);
+    pool.ticket.store(number << 32, std::memory_order_release);
+    pool.done.store(0, std::memory_order_relaxed);
+    pool.work.store(work, std::memory_order_relaxed);
+    pool.job.store(job, std::memory_order_relaxed);
+    pool.items.store(items, std::memory_order_release);
+    pool.signal.fetch_add(1);
+    if (pool.sleeping.load()) syscall(SYS_futex, &pool.signal, FUTEX_WAKE_PRIVATE, MOST_THREADS, nullptr, nullptr, 0);
+    take_items(0);
+    while (pool.done.load(std::memory_order_acquire) < items) _mm_pause();
+}
+
+// Calls work(item, thread) for 0 … items - 1 on all threads, the caller's too; returns when all are done.
+template <class F>
+void parallel(int items, const F& work) {
+    run([](const void* job, int item, int thread) { (*(const F*)job)(item, thread); }, &work, items);
+}
+
+// Memory of a thread that grows to what was asked for most; what it holds is lost when more is asked for.
+struct Scratch {
+    void* memory = nullptr;
+    size_t bytes = 0;
+    template <class T>
+    T* get(size_t count) {
+        if (count * sizeof(T) > bytes) {
+            free(memory);
+            bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
+            memory = aligned_alloc(64, bytes);
+            if (!memory) abort();
+        }
+        return (T*)memory;
+    }
+};
+
+// ---- multiply: rows times panels ---------------------------------------------------------------------------------------------------
+
+constexpr int WIDTH = 16;      // columns of a panel
+constexpr int MOST_ROWS = 32;  // rows of one call
+
+#if OCTAVO_TIER == 0
+
+typedef float Operand;  // what rows are multiplied as
+
+void prepare_thread() { tiles_ready = true; }
+
+// ROWS x (PANELS * 16) sums in registers: at least 8, so that two fused multiply-adds can start in every cycle while each takes four. With
+// 10 or 12 sums, gcc 12 keeps some in memory, which costs more than the loads that more rows save.
+template <int ROWS, int PANELS>
+void block(const float* x, size_t x_stride, const bf16* panels, size_t panel_stride, int pairs, bool add, float* out, size_t out_stride) {
+    constexpr int COLUMNS = 2 * PANELS;  // vectors of 8
+    __m256 total[ROWS][COLUMNS];
+    UNROLL
+    for (int r = 0; r < ROWS; r++)
+        UNROLL
+        for (int c = 0; c < COLUMNS; c++) total[r][c] = add ? _mm256_loadu_ps(out + r * out_stride + 8 * c) : _mm256_setzero_ps();
+    const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+    for (int pair = 0; pair < pairs; pair++) {
+        const bf16* terms = panels + pair * 2 * WIDTH;
+        UNROLL
+        for (int odd = 0; odd < 2; odd++) {  // the two terms of a column are the halves of a 32-bit word
+            __asm__ volatile("" ::: "memory");  // loads of the next term may not come earlier: they would push sums out of registers
+            __m256 w[COLUMNS];
+            UNROLL
+            for (int c = 0; c < COLUMNS; c++) {
+                const __m256i both = _mm256_loadu_si256((const __m256i*)(terms + (c / 2) * panel_stride + (c % 2) * WIDTH));
+                w[c] = _mm256_castsi256_ps(odd ? _mm256_and_si256(both, upper) : _mm256_slli_epi32(both, 16));
+            }
+            UNROLL
+            for (int r = 0; r < ROWS; r++) {
+                const __m256 xr = _mm256_broadcast_ss(x + r * x_stride + 2 * pair + odd);
+                UNROLL
+                for (int c = 0; c < COLUMNS; c++) total[r][c] = _mm256_fmadd_ps(xr, w[c], total[r][c]);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < ROWS; r++)
+        UNROLL
+        for (int c = 0; c < COLUMNS; c++) _mm256_storeu_ps(out + r * out_stride + 8 * c, total[r][c]);
+}
+
+constexpr int BLOCK_ROWS = 4, MOST_SUMS = 4;  // sums in units of a row of a panel
+
+#else
+
+typedef bf16 Operand;
+
+template <int ROWS, int PANELS>
+void block(const bf16* x, size_t x_stride, const bf16* panels, size_t panel_stride, int pairs, bool add, float* out, size_t out_stride) {
+    __m512 total[ROWS][PANELS];
+    UNROLL
+    for (int r = 0; r < ROWS; r++)
+        UNROLL
+        for (int c = 0; c < PANELS; c++) total[r][c] = add ? _mm512_loadu_ps(out + r * out_stride + 16 * c) : _mm512_setzero_ps();
+    for (int pair = 0; pair < pairs; pair++) {
+        __m512i w[PANELS];
+        UNROLL
+        for (int c = 0; c < PANELS; c++) w[c] = _mm512_loadu_si512(panels + c * panel_stride + pair * 2 * WIDTH);
+        UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            int32_t both;
+            memcpy(&both, x + r * x_stride + 2 * pair, 4);
+            const __m512i xr = _mm512_set1_epi32(both);
+            UNROLL
+            for (int c = 0; c < PANELS; c++) total[r][c] = _mm512_dpbf16_ps(total[r][c], (__m512bh)xr, (__m512bh)w[c]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < ROWS; r++)
+        UNROLL
+        for (int c = 0; c < PANELS; c++) _mm512_storeu_ps(out + r * out_stride + 16 * c, total[r][c]);
+}
+
+constexpr int BLOCK_ROWS = 12, MOST_SUMS = 24;
+
+#endif
+
+// rows <= BLOCK_ROWS: the number becomes a constant, and few rows take more panels at once, for sums to wait on that are not the last one.
+template <int ROWS>
+void blocks(const Operand* x, size_t x_stride, int rows, const bf16* panels, size_t panel_stride, int count, int pairs, bool add, float* out, size_t out_stride) {
+    if constexpr (ROWS > 1) {
+        if (rows < ROWS) return blocks<ROWS - 1>(x, x_stride, rows, panels, panel_stride, count, pairs, add, out, out_stride);
+    }
+    constexpr int WIDE = ROWS * 4 <= MOST_SUMS ? 4 : ROWS * 2 <= MOST_SUMS ? 2 : 1;
+    int c = 0;
+    for (; c + WIDE <= count; c += WIDE)
+        block<ROWS, WIDE>(x, x_stride, panels + c * panel_stride, panel_stride, pairs, add, out + c * WIDTH, out_stride);
+    for (; c < count; c++)
+        block<ROWS, 1>(x, x_stride, panels + c * panel_stride, panel_stride, pairs, add, out + c * WIDTH, out_stride);
+}
+
+void multiply_by_vectors(const Operand* x, size_t x_stride, int rows, const bf16* panels, size_t panel_stride, int count, int pairs, bool add, float* out, size_t out_stride) {
+    for (int r = 0; r < rows; r += BLOCK_ROWS) {
+        const int some = rows - r < BLOCK_ROWS ? rows - r : BLOCK_ROWS;
+        blocks<BLOCK_ROWS>(x + r * x_stride, x_stride, some, panels, panel_stride, count, pairs, add, out + r * out_stride, out_stride);
+    }
+}
+
+#if OCTAVO_TIER == 2
+
+constexpr int ITEM_ROWS = 32;  // rows of an item of work
+constexpr int TILE_PAIRS = 16;
+
+void prepare_thread() {
+    struct { uint8_t palette = 1, start_row = 0, reserved[14] = {}; uint16_t bytes[16] = {}; uint8_t rows[16] = {}; } config;
+    for (int tile = 0; tile < 8; tile++) config.bytes[tile] = 64, config.rows[tile] = 16;
+    _tile_loadconfig(&config);
+    tiles_ready = true;
+}
+
+// Tiles 0 to 3 hold the sums of 2 x 2 tiles, 4 and 5 rows, 6 and 7 columns: each tile that is loaded is used twice. Rows beyond `rows`
+// are computed up to the next multiple of 16: `x` and `out` have room for them.
+void multiply_by_tiles(const bf16* x, size_t x_stride, int rows, const bf16* panels, size_t panel_stride, int count, int pairs, bool add, float* out, size_t out_stride) {
+    const size_t x_bytes = x_stride * sizeof(bf16), out_bytes = out_stride * sizeof(float);
+    const bool low = rows > 16;
+    const bf16* x_low = x + 16 * x_stride;
+    float* out_low = out + 16 * out_stride;
+    for (int c = 0; c < count; c += 2) {
+        const bool right = c + 1 < count;
+        float *to = out + c * WIDTH, *to_low = out_low + c * WIDTH;
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        if (add) {
+            _tile_loadd(0, to, out_bytes);
+            if (right) _tile_loadd(1, to + WIDTH, out_bytes);
+            if (low) _tile_loadd(2, to_low, out_bytes);
+            if (low && right) _tile_loadd(3, to_low + WIDTH, out_bytes);
+        }
+        const bf16* left_terms = panels + c * panel_stride;
+        const bf16* right_terms = left_terms + panel_stride;
+        for (int pair = 0; pair < pairs; pair += TILE_PAIRS) {
+            _tile_loadd(4, x + 2 * pair, x_bytes);
+            _tile_loadd(6, left_terms + pair * 2 * WIDTH, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            if (low) {
+                _tile_loadd(5, x_low + 2 * pair, x_bytes);
+                _tile_dpbf16ps(2, 5, 6);
+            }
+            if (right) {
+                _tile_loadd(7, right_terms + pair * 2 * WIDTH, 64);
+                _tile_dpbf16ps(1, 4, 7);
+                if (low) _tile_dpbf16ps(3, 5, 7);
+            }
+        }
+        _tile_stored(0, to, out_bytes);
+        if (right) _tile_stored(1, to + WIDTH, out_bytes);
+        if (low) _tile_stored(2, to_low, out_bytes);
+        if (low && right) _tile_stored(3, to_low + WIDTH, out_bytes);
+    }
+}
+
+#else
+
+constexpr int ITEM_ROWS = 24;
+constexpr int TILE_PAIRS = 1;
+
+#if OCTAVO_TIER == 1
+void prepare_thread() { tiles_ready = true; }
+#endif
+
+#endif
+
+// out[rows, count * 16] (+)= x[rows, 2 * pairs] times `count` panels, `panel_stride` elements apart. rows <= MOST_ROWS. On tier 2, x and
+// out have room for a multiple of 16 rows.
+void multiply(const Operand* x, size_t x_stride, int rows, const bf16* panels, size_t panel_stride, int count, int pairs, bool add, float* out, size_t out_stride) {
+#if OCTAVO_TIER == 2
+    if (pairs % TILE_PAIRS == 0) return multiply_by_tiles(x, x_stride, rows, panels, panel_stride, count, pairs, add, out, out_stride);
+#endif
+    multiply_by_vectors(x, x_stride, rows, panels, panel_stride, count, pairs, add, out, out_stride);
+}
+
+void to_operands(const float* from, size_t count, float factor, Operand* to) {
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+#if OCTAVO_TIER == 0
+        store(to + i, load(from + i) * factor);
+#else
+        const Halves halves = to_bf16(load(from + i) * factor);
+        memcpy(to + i, &halves, sizeof halves);
+#endif
+    }
+#if OCTAVO_TIER == 0
+    for (; i < count; i++) to[i] = from[i] * factor;
+#else
+    for (; i < count; i++) to[i] = to_bf16(from[i] * factor);
+#endif
+}
+
+int over(int count, int by) { return (count + by - 1) / by; }
+
+}  // namespace
+
+// ---- Linear layers -----------------------------------------------------------------------------------------------------------------
+
+// A weight [n, k] as over(n, 16) panels of `terms` = k rounded up to a multiple of 32; what is not there is zero.
+struct PackedWeight {
+    const bf16* panels;
+    int32_t n, k, terms;
+};
+
+enum Epilogue { NONE = 0, SILU_MUL = 1, ARGMAX = 2 };
+
+namespace {
+
+struct Best { float value; int32_t index; };
+
+Scratch operands, bests, partials;  // of the call that runs: there is one at a time
+thread_local Scratch own;
+
+// The rows to multiply: on tiers 1 and 2 a bf16 copy, terms padded with zeros and rows to a whole item.
+const Operand* operands_of(const float* x, int rows, int k, int terms) {
+#if OCTAVO_TIER == 0
+    (void)rows, (void)k, (void)terms;
+    return x;
+#else
+    Operand* copy = operands.get<Operand>((size_t)over(rows, ITEM_ROWS) * ITEM_ROWS * terms);
+    parallel(over(rows, ITEM_ROWS), [=](int item, int) {
+        for (int r = item * ITEM_ROWS; r < rows && r < (item + 1) * ITEM_ROWS; r++) {
+            to_operands(x + (size_t)r * k, k, 1.0f, copy + (size_t)r * terms);
+            memset(copy + (size_t)r * terms + k, 0, (terms - k) * sizeof(Operand));
+        }
+    });
+    return copy;
+#endif
+}
+
+void store_columns(const float* sums, int rows, int columns, const float* addend, size_t addend_stride, float* out, size_t out_stride) {
+    for (int r = 0; r < rows; r++) {
+        const float* from = sums + r * 2 * WIDTH;
+        float* to = out + r * out_stride;
+        if (addend)
+            for (int c = 0; c < columns; c++) to[c] = from[c] + addend[r * addend_stride + c];
+        else
+            memcpy(to, from, columns * sizeof(float));
+    }
+}
+
+// Gates are the first 16 of 32 columns, what they gate the others.
+void store_gated(const float* sums, int rows, float* out, size_t out_stride) {
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < WIDTH; c += LANES) {
+            const float* gate = sums + r * 2 * WIDTH + c;
+            store(out + r * out_stride + c, silu(load(gate)) * load(gate + WIDTH));
+        }
+}
+
+// The greater value wins, of equal ones the lower index: whoever finds it first.
+void keep_best(Best& best, float value, int32_t index) {
+    if (value > best.value || (value == best.value && index < best.index)) best = {value, index};
+}
+
+}  // namespace
+
+// Starts the threads that help the caller's; 0, or an errno where the kernel does not allow this tier's instructions.
+EXPORT int octavo_start(int threads) {
+#if OCTAVO_TIER == 2 && !defined(OCTAVO_EMULATED)
+    constexpr int REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;  // arch_prctl: a process has to ask for the tiles' state
+    if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA)) return errno;
+#endif
+    for (; pool.threads < threads && pool.threads < MOST_THREADS; pool.threads++) {
+        pthread_t thread;
+        if (int error = pthread_create(&thread, nullptr, serve, (void*)(intptr_t)pool.threads)) return error;
+        pthread_detach(thread);
+    }
+    return 0;
+}
+
+EXPORT int octavo_threads() { return pool.threads; }
+
+// weight bf16 [n, k], row by row, into panels: over(n, 16) * terms * 16 elements.
+EXPORT void octavo_pack(const bf16* weight, int n, int k, int terms, bf16* panels) {
+    parallel(over(n, WIDTH), [=](int panel, int) {
+        bf16* to = panels + (size_t)panel * terms * WIDTH;
+        memset(to, 0, (size_t)terms * WIDTH * sizeof(bf16));
+        for (int c = 0; c < WIDTH && panel * WIDTH + c < n; c++) {
+            const bf16* from = weight + ((size_t)panel * WIDTH + c) * k;
+            for (int term = 0; term < k; term++) to[(term / 2) * 2 * WIDTH + 2 * c + term % 2] = from[term];
+        }
+    });
+}
+
+// Rows `ids` of a packed weight, out fp32 [count, k]: the embedding of a model that ties it to its head.
+EXPORT void octavo_rows(const PackedWeight* weight, const int64_t* ids, int count, float* out) {
+    parallel(count, [=](int item, int) {
+        const int64_t id = ids[item];
+        const bf16* from = weight->panels + (size_t)(id / WIDTH) * weight->terms * WIDTH + 2 * (id % WIDTH);
+        float* to = out + (size_t)item * weight->k;
+        for (int term = 0; term < weight->k; term++) to[term] = to_float(from[(term / 2) * 2 * WIDTH + term % 2]);
+    });
+}
+
+// epilogue(x · Wᵀ + addend): x fp32 [rows, k], k even; addend fp32 with rows `addend_stride` apart (0: one for all), or null.
+// NONE: out fp32 [rows, n]. SILU_MUL (no addend): [rows, n / 2], gates in the upper half of W, n / 2 a multiple of 16.
+// ARGMAX (no addend): out int64 [rows], the columns with the greatest value.
+EXPORT void octavo_linear(const PackedWeight* weight, const float* x, int rows, const float* addend, size_t addend_stride, int epilogue, void* out) {
+    const int n = weight->n, terms = weight->terms, panels = over(n, WIDTH), row_items = over(rows, ITEM_ROWS);
+    const int pairs = OCTAVO_TIER == 0 ? weight->k / 2 : terms / 2;
+    const size_t panel = (size_t)terms * WIDTH, x_stride = OCTAVO_TIER == 0 ? weight->k : terms;
+    const Operand* operand = operands_of(x, rows, weight->k, terms);
+    Best* best = epilogue == ARGMAX ? bests.get<Best>((size_t)pool.threads * rows) : nullptr;
+    if (best)
+        for (int i = 0; i < pool.threads * rows; i++) best[i] = {-INFINITY, 0};
+    // Items of one pair of panels follow each other, so that threads share what they load of the weight.
+    parallel((epilogue == SILU_MUL ? panels / 2 : over(panels, 2)) * row_items, [=](int item, int thread) {
+        const int unit = item / row_items, row = item % row_items * ITEM_ROWS;
+        const int some = rows - row < ITEM_ROWS ? rows - row : ITEM_ROWS;
+        alignas(64) float sums[MOST_ROWS * 2 * WIDTH];
+        const Operand* from = operand + row * x_stride;
+        if (epilogue == SILU_MUL) {
+            multiply(from, x_stride, some, weight->panels + unit * panel, panels / 2 * panel, 2, pairs, false, sums, 2 * WIDTH);
+            store_gated(sums, some, (float*)out + (size_t)row * (n / 2) + unit * WIDTH, n / 2);
+            return;
+        }
+        const int column = unit * 2 * WIDTH, columns = n - column < 2 * WIDTH ? n - column : 2 * WIDTH;
+        multiply(from, x_stride, some, weight->panels + 2 * unit * panel, panel, over(columns, WIDTH), pairs, false, sums, 2 * WIDTH);
+        if (epilogue == NONE) {
+            const float* add = addend ? addend + row * addend_stride + column : nullptr;
+            store_columns(sums, some, columns, add, addend_stride, (float*)out + (size_t)row * n + column, n);
+            return;
+        }
+        for (int r = 0; r < some; r++)
+            for (int c = 0; c < columns; c++) keep_best(best[(size_t)thread * rows + row + r], sums[r * 2 * WIDTH + c], column + c);
+    });
+    for (int r = 0; best && r < rows; r++) {
+        Best found = best[r];
+        for (int thread = 1; thread < pool.threads; thread++) keep_best(found, best[(size_t)thread * rows + r].value, best[(size_t)thread * rows + r].index);
+        ((int64_t*)out)[r] = found.index;
+    }
+}
+
+// ---- Norms, rotation, the write of keys and values ----------------------------------------------------------------------------------
+
+namespace {
+
+float root_mean_square(const float* x, int n, float eps) {
+    Vector squares = {};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) squares += load(x + i) * load(x + i);
+    float total = sum(squares);
+    for (; i < n; i++) total += x[i] * x[i];
+    return 1.0f / sqrtf(total / n + eps);
+}
+
+void norm(const float* x, const float* weight, int n, float eps, float* out) {
+    const float factor = root_mean_square(x, n, eps);
+    for (int i = 0; i < n; i++) out[i] = x[i] * factor * weight[i];
+}
+
+// The halves (first, second) turned by the angles of a position.
+void rotate(float* head, const float* cos, const float* sin, int dim) {
+    float *first = head, *second = head + dim / 2;
+    for (int i = 0; i < dim / 2; i++) {
+        const float a = first[i], b = second[i];
+        first[i] = a * cos[i] - b * sin[i];
+        second[i] = b * cos[i] + a * sin[i];
+    }
+}
+
+// What is stored stays finite: a page is read up to its end, and nothing that a zero weight hides may become NaN there.
+bf16 finite(float x) {
+    constexpr float MOST = 3.3895313892515355e38f;  // the greatest bf16
+    return x != x ? 0 : to_bf16(x > MOST ? MOST : x < -MOST ? -MOST : x);
+}
+
+// Rows of an item where each takes a microsecond or less: few are not worth waking a thread for.
+int rows_per_item(int rows) { return rows < 4 * pool.threads ? (rows > 1 ? rows : 1) : over(rows, 4 * pool.threads); }
+
+}  // namespace
+
+// residual[rows, n] += delta (null: nothing); out = residual / rms(residual) * weight. All fp32.
+EXPORT void octavo_add_rms_norm(float* residual, const float* delta, const float* weight, float eps, int rows, int n, float* out) {
+    const int some = rows_per_item(rows);
+    parallel(over(rows, some), [=](int item, int) {
+        for (int r = item * some; r < rows && r < (item + 1) * some; r++) {
+            float* x = residual + (size_t)r * n;
+            for (int i = 0; delta && i < n; i++) x[i] += delta[(size_t)r * n + i];
+            norm(x, weight, n, eps, out + (size_t)r * n);
+        }
+    });
+}
+
+// How attention's tensors lie. A page holds for each KV head its keys, [page / 16] panels of dim terms, then its values, [dim / 16] panels
+// of page terms. dim is a multiple of 16 up to 256; page 16, 32, 64, 128 or 256.
+struct Shape {
+    int32_t heads, kv_heads, dim, page;
+};
+
+// qkv fp32 [tokens, heads + 2 kv_heads, dim]: q and k are normed (weights [dim] or null) and turned to their positions in place; k and v
+// go to slot_map[t] = page number * page + offset of `kv`.
+EXPORT void octavo_rotate_and_write(const Shape* shape, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, bf16* kv, const int64_t* slot_map) {
+    const auto [heads, kv_heads, dim, page] = *shape;
+    const size_t head_elements = (size_t)2 * page * dim;
+    const int some = rows_per_item(tokens);
+    parallel(over(tokens, some), [=, heads = heads, kv_heads = kv_heads, dim = dim, page = page](int item, int) {
+        for (int t = item * some; t < tokens && t < (item + 1) * some; t++) {
+            float* row = qkv + (size_t)t * (heads + 2 * kv_heads) * dim;
+            for (int h = 0; h < heads + kv_heads; h++) {
+                const float* weight = h < heads ? q_norm : k_norm;
+                if (weight) norm(row + h * dim, weight, dim, eps, row + h * dim);
+                rotate(row + h * dim, cos + positions[t] * (dim / 2), sin + positions[t] * (dim / 2), dim);
+            }
+            const int offset = slot_map[t] % page;
+            for (int h = 0; h < kv_heads; h++) {
+                const float *k = row + (heads + h) * dim, *v = k + kv_heads * dim;
+                bf16* keys = kv + (slot_map[t] / page * kv_heads + h) * head_elements;
+                bf16* values = keys + (size_t)page * dim;
+                keys += (size_t)(offset / WIDTH) * dim * WIDTH + 2 * (offset % WIDTH);
+                values += offset / 2 * 2 * WIDTH + offset % 2;
+                for (int d = 0; d < dim; d++) {
+                    keys[d / 2 * 2 * WIDTH + d % 2] = finite(k[d]);
+                    values[(size_t)(d / WIDTH) * page * WIDTH + 2 * (d % WIDTH)] = finite(v[d]);
+                }
+            }
+        }
+    });
+}
+
+// ---- Paged attention ---------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Slots whose scores are held at once. A row's answer is folded from such parts in order, also where it has its thread for itself: so
+// one long sequence keeps all threads busy, and a row's sums are the same in a prompt's chunk and alone.
+constexpr int PART = 256;
+constexpr float UNSEEN = -3.0e38f;
+
+struct Batch {
+    Shape shape;
+    const float* q;
+    size_t q_stride;
+    const bf16* kv;
+    const int64_t* page_table;
+    size_t table_stride;
+    const int32_t *cu_q, *kv_len;
+    float scale;
+    int window;
+    float* out;
+    int group() const { return shape.heads / shape.kv_heads; }
+};
+
+// Tokens first … first + tokens - 1 of a sequence's queries, for one KV head; parts from … to - 1 of its slots.
+struct Item { int sequence, head, first, tokens, from, to, partial; };
+
+// The running softmax of some rows: greatest score, sum of weights, weighted sum of values.
+struct State {
+    float *greatest, *weight, *values;
+    int rows, dim;
+    static size_t floats(int rows, int dim) { return (size_t)rows * (dim + 2); }
+    State(float* memory, int rows, int dim) : greatest(memory), weight(memory + rows), values(memory + 2 * rows), rows(rows), dim(dim) {}
+
+    void clear() {
+        for (int r = 0; r < rows; r++) greatest[r] = UNSEEN, weight[r] = 0;
+        memset(values, 0, (size_t)rows * dim * sizeof(float));
+    }
+
+    void fold(const State& part) {
+        for (int r = 0; r < rows; r++) {
+            if (part.weight[r] == 0) continue;
+            const float most = part.greatest[r] > greatest[r] ? part.greatest[r] : greatest[r];
+            const float keep = weight[r] == 0 ? 0 : exp2v(splat(greatest[r] - most))[0], add = exp2v(splat(part.greatest[r] - most))[0];
+            weight[r] = weight[r] * keep + part.weight[r] * add;
+            for (int d = 0; d < dim; d++) values[(size_t)r * dim + d] = values[(size_t)r * dim + d] * keep + part.values[(size_t)r * dim + d] * add;
+            greatest[r] = most;
+        }
+    }
+
+    // Row r is token r / group's head r % group of KV head `head`.
+    void write(const Batch& batch, const Item& item) const {
+        const int group = batch.group();
+        const size_t token = batch.cu_q[item.sequence] + item.first;
+        for (int r = 0; r < rows; r++) {
+            const float factor = weight[r] == 0 ? 0 : 1.0f / weight[r];
+            float* to = batch.out + ((token + r / group) * batch.shape.heads + item.head * group + r % group) * dim;
+            for (int d = 0; d < dim; d++) to[d] = values[(size_t)r * dim + d] * factor;
+        }
+    }
+};
+
+int first_slot(const Batch& batch, const Item& item) {  // of the item's first query
+    return batch.kv_len[item.sequence] - (batch.cu_q[item.sequence + 1] - batch.cu_q[item.sequence]) + item.first;
+}
+
+// scores[0 … slots) of one row → weights 2^(score - greatest) of the slots in [low, high), zero elsewhere.
+void soften(float* scores, int slots, int low, int high, float& greatest, float& weight) {
+    Integers lane;
+    for (int i = 0; i < LANES; i++) lane[i] = i;
+    Vector most = splat(UNSEEN), total = {};
+    for (int s = 0; s < slots; s += LANES) {
+        const Integers seen = (lane + s >= low) & (lane + s < high);
+        const Vector score = select(seen, load(scores + s), splat(UNSEEN));
+        store(scores + s, score);
+        most = largest(most, score);
+    }
+    greatest = largest_lane(most);
+    for (int s = 0; s < slots; s += LANES) {
+        const Integers seen = (lane + s >= low) & (lane + s < high);
+        const Vector p = select(seen, exp2v(load(scores + s) - greatest), splat(0.0f));
+        store(scores + s, p);
+        total += p;
+    }
+    weight = sum(total);
+}
+
+void attend_part(const Batch& batch, const Item& item, int part, const Operand* q, float* scores, Operand* weights, State& state) {
+    const auto [heads, kv_heads, dim, page] = batch.shape;
+    const int group = batch.group(), slot = first_slot(batch, item), begin = part * PART;
+    int end = slot + item.tokens;  // no query sees a slot beyond the last one's own
+    if (end > begin + PART) end = begin + PART;
+    const int pages = over(end - begin, page), slots = pages * page;
+    const int64_t* table = batch.page_table + item.sequence * batch.table_stride + begin / page;
+    const auto keys = [&](int i) { return batch.kv + ((size_t)table[i] * kv_heads + item.head) * 2 * page * dim; };
+    for (int i = 0; i < pages; i++)
+        multiply(q, dim, state.rows, keys(i), (size_t)dim * WIDTH, page / WIDTH, dim / 2, false, scores + i * page, PART);
+    for (int r = 0; r < state.rows; r++) {
+        const int own_slot = slot + r / group, low = batch.window ? own_slot - batch.window + 1 - begin : 0;
+        soften(scores + r * PART, slots, low, own_slot + 1 - begin, state.greatest[r], state.weight[r]);
+#if OCTAVO_TIER
+        to_operands(scores + r * PART, slots, 1.0f, weights + r * PART);
+#endif
+    }
+    for (int i = 0; i < pages; i++)
+        multiply(weights + i * page, PART, state.rows, keys(i) + (size_t)page * dim, (size_t)page * WIDTH, dim / WIDTH, page / 2, i > 0, state.values, dim);
+}
+
+void attend_item(const Batch& batch, const Item& item, float* all_partials) {
+    const int group = batch.group(), dim = batch.shape.dim, rows = item.tokens * group;
+    const size_t state_floats = State::floats(MOST_ROWS, dim);
+    float* memory = own.get<float>(2 * state_floats + 2 * MOST_ROWS * PART + (size_t)MOST_ROWS * dim);
+    float* scores = memory + 2 * state_floats;
+    Operand* weights = OCTAVO_TIER ? (Operand*)(scores + MOST_ROWS * PART) : (Operand*)scores;
+    Operand* q = (Operand*)(scores + 2 * MOST_ROWS * PART);
+    for (int r = 0; r < rows; r++) {
+        const size_t token = batch.cu_q[item.sequence] + item.first + r / group;
+        to_operands(batch.q + token * batch.q_stride + (size_t)(item.head * group + r % group) * dim, dim, batch.scale * LOG2_E, q + r * dim);
+    }
+    State total(memory, rows, dim), part(memory + state_floats, rows, dim);
+    total.clear();
+    for (int p = item.from; p < item.to; p++) {
+        attend_part(batch, item, p, q, scores, weights, part);
+        if (item.partial >= 0)
+            memcpy(all_partials + item.partial * State::floats(rows, dim), part.greatest, State::floats(rows, dim) * sizeof(float));
+        else
+            total.fold(part);
+    }
+    if (item.partial < 0) total.write(batch, item);
+}
+
+}  // namespace
+
+// q fp32 with tokens `q_stride` apart, [heads, dim] each, over the pages of page_table [sequences, table_stride]; sequence b has queries
+// cu_q[b] … cu_q[b + 1] - 1, which are the last of its kv_len[b] slots. A query sees slots up to its own, of those the last `window` ones
+// (0: all). heads / kv_heads is at most 32. out fp32 [tokens, heads, dim].
+EXPORT void octavo_attend(const Shape* shape, const float* q, size_t q_stride, const bf16* kv, const int64_t* page_table, size_t table_stride, const int32_t* cu_q, const int32_t* kv_len, int sequences, float scale, int window, float* out) {
+    const Batch batch = {*shape, q, q_stride, kv, page_table, table_stride, cu_q, kv_len, scale, window, out};
+    const int group = batch.group(), dim = shape->dim, tile = ITEM_ROWS > group ? ITEM_ROWS / group : 1;
+    static Scratch item_memory, fold_memory;
+    int most = 0;
+    for (int b = 0; b < sequences; b++) most += (over(cu_q[b + 1] - cu_q[b], tile) + over(kv_len[b], PART)) * shape->kv_heads;
+    Item *items = item_memory.get<Item>(most), *folds = fold_memory.get<Item>(most);
+    int count = 0, fold_count = 0, partial = 0;
+    for (int b = 0; b < sequences; b++)
+        for (int h = 0; h < shape->kv_heads; h++)
+            for (int first = 0, queries = cu_q[b + 1] - cu_q[b]; first < queries; first += tile) {
+                const int tokens = queries - first < tile ? queries - first : tile, slot = kv_len[b] - queries + first;
+                const int from = window && slot >= window ? (slot - window + 1) / PART : 0, to = over(slot + tokens, PART);
+                if (queries > 1 || to - from == 1) {  // chunks have many tiles: one thread goes through all of a tile's parts
+                    items[count++] = {b, h, first, tokens, from, to, -1};
+                    continue;
+                }
+                folds[fold_count++] = {b, h, first, tokens, from, to, partial};
+                for (int part = from; part < to; part++) items[count++] = {b, h, first, tokens, part, part + 1, partial++};
+            }
+    float* parts = partials.get<float>(partial * State::floats(group, dim) + 1);
+    parallel(count, [=, &batch](int i, int) { attend_item(batch, items[i], parts); });
+    parallel(fold_count, [=, &batch](int i, int) {
+        const Item& item = folds[i];
+        State total(own.get<float>(State::floats(group, dim)), group, dim);
+        total.clear();
+        for (int p = 0; p < item.to - item.from; p++) total.fold(State(parts + (item.partial + p) * State::floats(group, dim), group, dim));
+        total.write(batch, item);
+    });
+}

@@ -1,0 +1,61 @@
+"""Products, embedding and norms by the CPU kernels: bf16 weights in panels, an fp32 residual stream."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from octavo_kernels.cpu.kernels import CpuKernels, Packed
+from octavo_runtime.model.compute import Embedding, Product
+from octavo_runtime.model.linear import Epilogue
+from octavo_runtime.model.weights import WeightReader
+
+
+class CpuProduct:
+    def __init__(self, kernels: CpuKernels, weight: Packed) -> None:
+        self._kernels = kernels
+        self._weight = weight
+
+    def __call__(self, x: Tensor, epilogue: Epilogue = "none", addend: Tensor | None = None) -> Tensor:
+        if epilogue == "silu_mul":
+            assert addend is None  # no model of the family has a bias there
+            return self._kernels.gated(self._weight, x)
+        return self._kernels.linear(self._weight, x, addend)
+
+    def argmax(self, x: Tensor) -> Tensor:
+        return self._kernels.argmax(self._weight, x)
+
+
+class CpuEmbedding:
+    def __init__(self, kernels: CpuKernels, weight: Packed) -> None:
+        self._kernels = kernels
+        self._weight = weight
+
+    def rows(self, ids: Tensor) -> Tensor:
+        return self._kernels.rows(self._weight, ids)
+
+    def product(self) -> Product:
+        return CpuProduct(self._kernels, self._weight)
+
+
+class CpuCompute:
+    name = "cpu"
+
+    def __init__(self, kernels: CpuKernels) -> None:
+        self._kernels = kernels
+
+    def product(self, weights: WeightReader, parts: Mapping[str, tuple[int, int]]) -> Product:
+        shards = [weights.take(name, shape) for name, shape in parts.items()]
+        return CpuProduct(self._kernels, self._kernels.pack(torch.cat(shards) if len(shards) > 1 else shards[0]))
+
+    def embedding(self, weights: WeightReader, name: str, shape: tuple[int, int]) -> Embedding:
+        return CpuEmbedding(self._kernels, self._kernels.pack(weights.take(name, shape)))
+
+    def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
+        return weights.take(name, (length,), torch.float32)
+
+    def padded_rows(self, rows: int) -> int:
+        return rows
+
+    def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+        return self._kernels.add_rms_norm(residual, delta, weight, eps)

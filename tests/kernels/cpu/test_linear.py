@@ -1,0 +1,83 @@
+"""Products with packed weights, their epilogues and the norm, in every tier."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from octavo_kernels import reference
+from octavo_kernels.cpu.kernels import CpuKernels
+
+# columns, terms, rows: tails of panels, of pairs of panels and of items of work; terms that no tile of 32 divides
+SHAPES = [(16, 2, 1), (64, 64, 3), (100, 48, 5), (40, 96, 25), (33, 34, 70), (192, 576, 4)]
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def operand(kernels: CpuKernels, x: Tensor) -> Tensor:
+    """What the tier multiplies: tiers of bf16 instructions round their rows."""
+    return x if kernels.tier == "avx2" else x.bfloat16().float()
+
+
+@pytest.mark.parametrize(("columns", "terms", "rows"), SHAPES)
+@pytest.mark.parametrize("addend", ["none", "bias", "delta"])
+def test_a_product_is_the_sum_of_its_terms_and_the_addend(
+    kernels: CpuKernels, columns: int, terms: int, rows: int, addend: str
+) -> None:
+    weight, x = draw(columns, terms).bfloat16(), draw(rows, terms, seed=1)
+    add = {"none": None, "bias": draw(columns, seed=2), "delta": draw(rows, columns, seed=2)}[addend]
+    expected = operand(kernels, x).double() @ weight.double().T + (0 if add is None else add.double())
+    got = kernels.linear(kernels.pack(weight), x, add)
+    torch.testing.assert_close(got.double(), expected, rtol=1e-5, atol=1e-5 * terms**0.5)
+
+
+@pytest.mark.parametrize(("half", "terms", "rows"), [(16, 2, 1), (48, 64, 3), (80, 96, 30)])
+def test_the_gated_product_is_silu_of_the_upper_half_times_the_lower(
+    kernels: CpuKernels, half: int, terms: int, rows: int
+) -> None:
+    weight, x = draw(2 * half, terms).bfloat16(), draw(rows, terms, seed=1)
+    expected = reference.silu_mul(operand(kernels, x).double() @ weight.double().T)
+    got = kernels.gated(kernels.pack(weight), x)
+    torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("columns", "terms", "rows"), SHAPES)
+def test_the_argmax_is_that_of_the_product(kernels: CpuKernels, columns: int, terms: int, rows: int) -> None:
+    packed, x = kernels.pack(draw(columns, terms).bfloat16()), draw(rows, terms, seed=1)
+    assert kernels.argmax(packed, x).tolist() == kernels.linear(packed, x).argmax(1).tolist()
+
+
+def test_of_equal_columns_the_first_is_the_greatest(kernels: CpuKernels) -> None:
+    weight = draw(1, 64).repeat(400, 1).bfloat16()
+    weight[:7] *= -1
+    x = weight[7:8].float().repeat(30, 1)
+    assert kernels.argmax(kernels.pack(weight), x).tolist() == [7] * 30
+
+
+@pytest.mark.parametrize("terms", [34, 64, 576])
+def test_a_row_has_the_same_bits_alone_and_in_company(kernels: CpuKernels, terms: int) -> None:
+    packed, x = kernels.pack(draw(96, terms).bfloat16()), draw(61, terms, seed=1)
+    together = kernels.linear(packed, x), kernels.gated(packed, x)
+    for row in (0, 3, 17, 31, 60):
+        alone = x[row : row + 1].clone()
+        assert torch.equal(kernels.linear(packed, alone)[0], together[0][row])
+        assert torch.equal(kernels.gated(packed, alone)[0], together[1][row])
+
+
+@pytest.mark.parametrize(("columns", "terms"), [(16, 2), (100, 48), (33, 34)])
+def test_rows_of_a_packed_weight_come_out_as_they_went_in(kernels: CpuKernels, columns: int, terms: int) -> None:
+    weight = draw(columns, terms).bfloat16()
+    ids = torch.tensor([columns - 1, 0, columns // 2, 0])
+    assert torch.equal(kernels.rows(kernels.pack(weight), ids), weight[ids].float())
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 8), (3, 576), (37, 50)])
+@pytest.mark.parametrize("has_delta", [False, True], ids=["first", "later"])
+def test_the_norm_adds_first_and_keeps_the_sum(kernels: CpuKernels, rows: int, width: int, has_delta: bool) -> None:
+    residual, weight = draw(rows, width), draw(width, seed=2)
+    delta = draw(rows, width, seed=1) if has_delta else None
+    total = residual + delta if delta is not None else residual.clone()
+    got = kernels.add_rms_norm(residual, delta, weight, 1e-5)
+    assert torch.equal(residual, total)
+    torch.testing.assert_close(got, reference.rms_norm(total, weight, 1e-5), rtol=1e-5, atol=1e-5)
