@@ -3,14 +3,16 @@
 import bisect
 from collections.abc import Iterator
 
+from octavo_runtime.engine.fence import Fence
 from octavo_runtime.engine.plan import NewSlot
 from octavo_runtime.engine.request import Sequence, State, beam_offers, rank
 
 
 class Batch:
-    """At most `slots` sequences, in order of rank."""
+    """At most `slots` sequences, in order of rank. `fence` holds the slots of those that left with a step in flight."""
 
     def __init__(self, slots: int) -> None:
+        self.fence: Fence[int] = Fence(self._free)
         self._free_slots = list(range(slots - 1, -1, -1))
         self._sequences: list[Sequence] = []
         self._known: dict[int, Sequence | None] = {}  # slots of the runner's table; None: whoever had it has left
@@ -32,7 +34,7 @@ class Batch:
 
     @property
     def free_slots(self) -> int:
-        """Slots that are neither taken nor promised to choices that are still to be drawn."""
+        """Slots that are neither taken nor fenced nor promised to choices that are still to be drawn."""
         return len(self._free_slots) - sum(sequence.choices - 1 for sequence in self._sequences)
 
     def enter(self, sequence: Sequence) -> None:
@@ -41,9 +43,7 @@ class Batch:
 
     def leave(self, sequence: Sequence) -> None:
         self._sequences.remove(sequence)
-        self._free_slots.append(sequence.slot)
-        if sequence.slot in self._known:
-            self._known[sequence.slot] = None
+        self.fence.give(sequence.slot)
         sequence.slot, sequence.told_pages = -1, 0
 
     def differences(self) -> tuple[list[NewSlot], list[tuple[int, int, list[int]]], list[int]]:
@@ -60,6 +60,11 @@ class Batch:
         for slot in dropped:
             del self._known[slot]
         return new, grown, dropped
+
+    def _free(self, slot: int) -> None:
+        self._free_slots.append(slot)
+        if slot in self._known:
+            self._known[slot] = None
 
 
 def _new_slot(sequence: Sequence) -> NewSlot:

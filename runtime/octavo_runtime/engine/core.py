@@ -7,9 +7,10 @@ from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
 from octavo_runtime.engine.admission import Limits, refusal
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.loading import LoadedModel, load
+from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
 from octavo_runtime.engine.prefix_index import CacheIdentity
-from octavo_runtime.engine.runner import ModelRunner
+from octavo_runtime.engine.runners import new_runner, prepare
 from octavo_runtime.engine.scheduler import Policy, Scheduler
 from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, Sampling, StepOutputs
 
@@ -18,7 +19,10 @@ FULL_AUDIT_EVERY_S = 1.0
 
 
 class Engine:
-    """Not thread-safe: one loop calls `add`, `abort` and `step`."""
+    """Not thread-safe: one loop calls `add`, `abort` and `step`, or what `step` is made of.
+
+    While the runner's `depth` allows it, step N + 1 is planned and submitted before step N is collected.
+    """
 
     def __init__(self, config: ServeConfig, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Load the model. Raises ModelError and ConfigError, see `loading.load`."""
@@ -27,16 +31,9 @@ class Engine:
         self._config = config
         self._limits = _limits(config, loaded)
         self._identity = _identity(loaded) if config.prefix_caching else None
-        self._runner = ModelRunner(
-            loaded.decoder,
-            loaded.backend,
-            loaded.pool,
-            loaded.block_size,
-            self._limits.max_num_seqs,
-            loaded.max_model_len,
-        )
+        self._runner = new_runner(loaded, self._limits.max_num_seqs, config.max_num_batched_tokens)
+        self._pipeline = Pipeline(self._runner)
         self.info = _info(config, loaded, self._limits.max_num_seqs)
-        self._busy_s = 0.0
         self._audited_s = 0.0
         self._refused: list[Output] = []
         self._changed = False
@@ -60,36 +57,51 @@ class Engine:
         if self.scheduler.abort_sequences(sequences or []) or ended:
             self._changed = True
 
+    @property
+    def oldest(self) -> StepPlan | None:
+        """The step in flight that `collect` waits for; None when there is none."""
+        return self._pipeline.oldest
+
     def plan(self) -> StepPlan | None:
+        """The next step to `submit`; None when nothing can run, or not before the oldest step in flight is collected."""
+        if self._pipeline.full:
+            return None
         plan = self.scheduler.plan()
         if self._config.audit:
             self._audit()
         return plan
 
-    def run(self, plan: StepPlan) -> StepOutputs:
-        """Run a planned step to its end."""
-        started_s = time.monotonic()
-        self._runner.submit(plan)
-        self._runner.sample(plan.step)
-        result = self._runner.collect(plan.step)
-        self._busy_s += time.monotonic() - started_s
-        outputs, stats = self.scheduler.commit(result, self._busy_s)
-        return StepOutputs(plan.step, self._take_refused() + outputs, stats)
+    def submit(self, plan: StepPlan) -> None:
+        """Start the step that `plan` has just given."""
+        self._pipeline.submit(plan)
+
+    def collect(self) -> StepOutputs:
+        """Wait for the oldest step in flight: what it gave, and all else that there is to tell."""
+        result = self._pipeline.collect()
+        outputs, stats = self.scheduler.commit(result, self._pipeline.busy_s)
+        return StepOutputs(result.step, self._take_refused() + outputs, stats)
 
     def changes(self) -> StepOutputs | None:
         """What there is to tell when no step runs: refusals, endings, counts that aborts changed; None if nothing."""
         if not self._changed and not self.scheduler.has_ended:
             return None
-        outputs, stats = self.scheduler.take_ended(self._busy_s)
+        outputs, stats = self.scheduler.take_ended(self._pipeline.busy_s)
         return StepOutputs(0, self._take_refused() + outputs, stats)
 
     def step(self) -> StepOutputs | None:
-        """Plan and run one step; None when there was nothing to run and nothing to tell."""
-        plan = self.plan()
-        return self.changes() if plan is None else self.run(plan)
+        """Submit what can be, then collect one step; None when there was nothing to run and nothing to tell."""
+        while (plan := self.plan()) is not None:
+            self.submit(plan)
+        return self.changes() if self.oldest is None else self.collect()
+
+    def settle(self) -> None:
+        """Collect what is still in flight for requests that have all ended: it gives nothing, but holds their pages."""
+        while self.oldest is not None:
+            self.collect()
 
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
+        prepare(self._runner, progress)
         self.scheduler = self._new_scheduler(delay_s=0.0)
         limits = self._limits
         longest = min(limits.max_model_len, limits.pool_pages * limits.page_size) - 2
@@ -103,8 +115,8 @@ class Engine:
         while left and (outputs := self.step()) is not None:
             left -= sum(output.finish_reason is not None for output in outputs.outputs)
             progress(100 * (count - left) // max(1, count))
-        self._busy_s = 0.0
-        self._runner.reset()
+        self.settle()
+        self._pipeline.reset()
         self.scheduler = self._new_scheduler(self._config.scheduler_delay_ms / 1000)
 
     def _new_scheduler(self, delay_s: float) -> Scheduler:
@@ -117,7 +129,7 @@ class Engine:
             halve_for_long_prompts=config.max_num_seqs is None,
         )
         pool = BlockPool(self._limits.pool_pages, self._limits.page_size)
-        return Scheduler(pool, self._limits, policy, self._identity)
+        return Scheduler(pool, self._limits, policy, self._identity, depth=self._pipeline.depth)
 
     def _audit(self) -> None:
         """The whole books once a second, what costs nothing every step. Raises PoolError."""

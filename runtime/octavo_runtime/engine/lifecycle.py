@@ -2,8 +2,12 @@
 
 add → WAITING → enter → RUNNING → finish → FINISHED
           ↑ preempt ↵      ↳ fork: further sequences, running beside it or waiting
-abort and the deadline finish a sequence in any state; `leave` is the one way out of the batch.
+abort and the deadline finish a sequence in any state; `leave` is the one way out of the batch. A sequence can leave while steps
+in flight compute for it: nobody takes what they draw, and its pages and its slot return when they are collected. Only those that
+nothing in flight computes for are preempted or forked.
 """
+
+import collections
 
 from octavo_runtime.engine.batch import Batch
 from octavo_runtime.engine.block_pool import BlockPool, Match
@@ -15,9 +19,11 @@ from octavo_runtime.messages import AddRequest
 
 
 class Lifecycle:
-    def __init__(self, pool: BlockPool, slots: int, identity: CacheIdentity | None) -> None:
+    """`ahead`: whether steps are planned while others are in flight."""
+
+    def __init__(self, pool: BlockPool, slots: int, identity: CacheIdentity | None, ahead: bool = False) -> None:
         self.pool = pool
-        self.tables = Tables(pool, identity)
+        self.tables = Tables(pool, identity, ahead)
         self.waiting = WaitingQueue()
         self.batch = Batch(slots)
         self.requests: dict[str, Request] = {}
@@ -83,15 +89,30 @@ class Lifecycle:
         for sequence in list(request.sequences):
             self.finish(sequence)
 
-    def slots_filled(self) -> int:
-        """Slots with keys and values in the pages that are referred to, each page once."""
+    def planned(self, step: int) -> list[tuple[int, int]]:
+        """A step is in flight from now on: the copies that it begins with."""
+        self.batch.fence.planned(step)
+        return self.tables.planned(step)
+
+    def collected(self, step: int) -> None:
+        """Steps up to this one are not in flight any more."""
+        self.batch.fence.collected(step)
+        self.tables.collected(step)
+
+    def pages_used(self) -> int:
+        """Pages that sequences refer to: not those that only steps in flight need yet."""
+        held = collections.Counter(page for pages in self.tables.held() for page in pages)
+        return self.pool.used - sum(self.pool.references(page) == count for page, count in held.items())
+
+    def slots_filled(self, pages_used: int) -> int:
+        """Slots with keys and values in these pages, each page once."""
         pool, page_size = self.pool, self.pool.page_size
         filled: dict[int, int] = {}
         for sequence in self.batch:
             full, offset = divmod(sequence.computed, page_size)
             for place, page in enumerate(sequence.pages[full:]):
                 filled[page] = max(filled.get(page, pool.filled(page)), 0 if place else offset)
-        return pool.used * page_size - sum(page_size - slots for slots in filled.values())
+        return pages_used * page_size - sum(page_size - slots for slots in filled.values())
 
     def _leave(self, sequence: Sequence) -> None:
         assert sequence.state is State.RUNNING

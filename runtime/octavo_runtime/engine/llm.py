@@ -38,6 +38,17 @@ class LLM:
             raise ValueError("two requests have the same id")
         for request in requests:
             self.engine.add(request)
+        try:
+            self._run(completions)
+        except RefusedError:
+            self.engine.abort([request.id for request in requests])
+            raise
+        finally:
+            self.engine.settle()
+        return list(completions.values())
+
+    def _run(self, completions: dict[tuple[str, int], Completion]) -> None:
+        """Fill these in, to the end of each."""
         unfinished = len(completions)
         while unfinished:
             outputs = self.engine.step()
@@ -46,11 +57,9 @@ class LLM:
                 continue
             for output in outputs.outputs:
                 if output.error is not None:
-                    self.engine.abort([request.id for request in requests])
                     raise RefusedError(f"request {output.id}: {output.error.message}")
                 completion = completions[output.id, output.index]
                 completion.token_ids += output.token_ids
                 completion.cached_tokens += output.cached_tokens
                 completion.finish_reason = output.finish_reason
                 unfinished -= output.finish_reason is not None
-        return list(completions.values())

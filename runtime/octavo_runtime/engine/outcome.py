@@ -8,13 +8,16 @@ from octavo_runtime.messages import ErrorInfo, Output, StopReason
 
 
 class Outcome:
-    """`lengths` collects the output length and its forecast of all that came to an end of their own."""
-
     def __init__(self, life: Lifecycle, max_model_len: int) -> None:
         self._life = life
         self._max_model_len = max_model_len
         self._groups: dict[Request, BeamGroup] = {}
-        self.lengths: list[tuple[int, int]] = []
+        self._lengths: list[tuple[int, int]] = []
+
+    def take_lengths(self) -> list[tuple[int, int]]:
+        """The output length and its forecast of all that came to an end of their own since this was asked last."""
+        lengths, self._lengths = self._lengths, []
+        return lengths
 
     def drawn(self, sequence: Sequence, draw: Drawn) -> list[Output]:
         """Take what was drawn after a sequence's last token."""
@@ -22,8 +25,9 @@ class Outcome:
             group = self._group(sequence.request)
             everyone = group.offer(sequence, draw.tokens, draw.logprobs)
             return self._next_beams(sequence.request, group) if everyone else []
-        forks = [sequence] * (len(draw.tokens) - 1)
-        children = self._life.fork(forks, first_index=1) if forks else []
+        if len(draw.tokens) == 1:
+            return [self._told(sequence, draw.tokens[0])]
+        children = self._life.fork([sequence] * (len(draw.tokens) - 1), first_index=1)
         sequence.choices = 1
         return [self._told(one, token) for one, token in zip([sequence, *children], draw.tokens, strict=True)]
 
@@ -67,7 +71,7 @@ class Outcome:
         ended = sequence.reason_to_end(token, self._max_model_len)
         sequence.tokens.append(token)
         if ended is not None:
-            self.lengths.append((sequence.generated, request.forecast_output))
+            self._lengths.append((sequence.generated, request.forecast_output))
             self._life.finish(sequence)
         reason, stop = ended or (None, None)
         cached = (request.cached_tokens or 0) if first else 0
@@ -94,7 +98,7 @@ class Outcome:
         asked, best = request.asked, group.best()
         self._life.end(request)
         del self._groups[request]
-        self.lengths.append((len(best[0].token_ids), request.forecast_output))
+        self._lengths.append((len(best[0].token_ids), request.forecast_output))
         cached = request.cached_tokens or 0
         outputs = [
             Output(asked.id, one.token_ids, index, one.finish_reason, one.stop_reason, 0 if index else cached)

@@ -1,7 +1,9 @@
 """The engine process: `python -m octavo_runtime.engine <config as JSON> <process id of the parent>`.
 
-Binds a ROUTER socket in the run directory at once, loads and warms the model, then loops: take messages, run a step, send what it
-gave. Requests that arrive while the model loads wait in the socket. The heartbeat tells phase and progress from the first moment.
+Binds a ROUTER socket in the run directory at once, loads and warms the model, then loops: take messages, submit steps as far ahead
+as the runner allows, send what the oldest one gave. Requests that arrive while the model loads wait in the socket. The heartbeat
+tells phase and progress from the first moment.
+
 It ends with its parent: a signal from the kernel, and exit code 1 with the reason in the heartbeat when the model cannot be loaded.
 """
 
@@ -19,7 +21,7 @@ from octavo_runtime import messages
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.core import Engine
 from octavo_runtime.heartbeat import Heartbeat
-from octavo_runtime.messages import Abort, AddRequest, Call, FromEngine, Reply
+from octavo_runtime.messages import Abort, AddRequest, Call, FromEngine, Reply, StepOutputs
 from octavo_runtime.model.config import ModelError
 
 log = logging.getLogger("octavo.engine")
@@ -88,19 +90,27 @@ class EngineLoop:
 
     def run(self) -> None:
         """Serve until the process is ended."""
-        engine, heartbeat = self._engine, self._heartbeat
         while True:
             self._receive(self._patience_ms())
-            plan = engine.plan()
-            if plan is None:
-                heartbeat.beat()
-                outputs = engine.changes()
-            else:
-                heartbeat.start_step(plan.step, plan.tokens)
-                outputs = engine.run(plan)
-                heartbeat.end_step()
+            outputs = self._step()
             if outputs is not None:
                 self._send(outputs)
+
+    def _step(self) -> StepOutputs | None:
+        """`Engine.step`, with the heartbeat showing the oldest step in flight: the one that may hang."""
+        engine, heartbeat = self._engine, self._heartbeat
+        while (plan := engine.plan()) is not None:
+            if engine.oldest is None:
+                heartbeat.start_step(plan.step, plan.tokens)
+            engine.submit(plan)
+        if engine.oldest is None:
+            heartbeat.beat()
+            return engine.changes()
+        outputs = engine.collect()
+        heartbeat.end_step()
+        if engine.oldest is not None:
+            heartbeat.start_step(engine.oldest.step, engine.oldest.tokens)
+        return outputs
 
     def _patience_ms(self) -> int:
         """How long to wait for a message: not at all with work to do, unless the engine gathers a batch first."""

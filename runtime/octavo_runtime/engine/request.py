@@ -50,13 +50,19 @@ class Request:
 
 @dataclasses.dataclass(eq=False)
 class Sequence:
-    """One row of output. `tokens` = prompt and what was generated; the first `computed` of them have keys and values in `pages`."""
+    """One row of output. `tokens` = prompt and what was generated; the first `computed` of them have keys and values in `pages`.
+
+    Both are what collected steps have done. With those in flight `submitted` tokens are computed, and `drawing` more are drawn
+    that the runner has and nobody here knows yet: plans are made from `submitted` and `length`, which count these.
+    """
 
     request: Request
     index: int
     tokens: list[int]
     state: State = State.WAITING
     computed: int = 0
+    submitted: int = 0
+    drawing: int = 0
     pages: list[int] = dataclasses.field(default_factory=list)
     keys: list[bytes] = dataclasses.field(
         default_factory=list
@@ -78,13 +84,32 @@ class Sequence:
         return len(self.tokens) - self.request.prompt_length
 
     @property
+    def length(self) -> int:
+        """Of its tokens, with those that are being drawn."""
+        return len(self.tokens) + self.drawing
+
+    @property
     def uncomputed(self) -> int:
-        return len(self.tokens) - self.computed
+        """Tokens that the next step could compute."""
+        return len(self.tokens) + self.drawing - self.submitted
 
     @property
     def decoding(self) -> bool:
         """Only the newest token is left to compute."""
-        return self.uncomputed == 1
+        return len(self.tokens) + self.drawing - self.submitted == 1
+
+    def submit(self, count: int) -> None:
+        """`count` more tokens are in flight; where they are all that it has, the step draws the next one."""
+        self.submitted += count
+        if self.submitted == len(self.tokens) + self.drawing:
+            self.drawing += 1
+
+    def ends_in_flight(self, max_length: int) -> bool:
+        """Whether the token that is being drawn is its last one whatever it is, by length."""
+        drawn = self.drawing
+        return drawn > 0 and (
+            len(self.tokens) + drawn >= max_length or self.generated + drawn == self.request.asked.max_tokens
+        )
 
     def fork(self, index: int) -> "Sequence":
         """A sequence with this one's tokens, without pages of its own yet."""

@@ -6,6 +6,12 @@ One token budget a step: every decoding sequence gets its token first, a part of
 to its end; the victim's pages return, and it waits with its rank, to be computed again from what the prefix cache still holds.
 
 `plan` changes slots and tables; what was computed, drawn and published changes at `commit` only.
+
+A step can be planned while `depth` others are in flight: a decoding sequence goes on after the token that one of these draws,
+whatever it is. Two things need the steps in flight to be collected first, and the plan is None until they are: a draw that decides
+which sequences there are (beams, the first of several choices), and pages for which somebody would have to be preempted. So only
+sequences that nothing in flight computes for fork or yield. An end by length is foreseen; after another one (an ending id, an
+abort, a deadline) what a step in flight draws is dropped, and pages and slots return with it (`fence.py`).
 """
 
 import dataclasses
@@ -13,14 +19,16 @@ import time
 from collections.abc import Callable
 
 from octavo_runtime.engine.admission import Limits, Queued
-from octavo_runtime.engine.block_pool import BlockPool, PoolError
-from octavo_runtime.engine.counts import Counts, first_time_prompt_tokens
+from octavo_runtime.engine.block_pool import BlockPool
+from octavo_runtime.engine.counts import Counts
 from octavo_runtime.engine.deadlines import Deadlines
 from octavo_runtime.engine.entrance import Entrance
+from octavo_runtime.engine.flight import Flight, Landed
+from octavo_runtime.engine.gauges import Done, Gauges
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.long_prompts import LongPrompts
 from octavo_runtime.engine.outcome import Outcome
-from octavo_runtime.engine.plan import Run, StepPlan, StepResult
+from octavo_runtime.engine.plan import StepPlan, StepResult
 from octavo_runtime.engine.prefill import share_budget, share_whole
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.request import Sequence, State
@@ -41,7 +49,7 @@ class Policy:
 
 
 class Scheduler:
-    """`identity` None: no prefix cache. `clock_s` is monotonic."""
+    """`identity` None: no prefix cache. `clock_s` is monotonic. `depth`: steps that may be in flight when another is planned."""
 
     def __init__(
         self,
@@ -50,25 +58,30 @@ class Scheduler:
         policy: Policy,
         identity: CacheIdentity | None = None,
         clock_s: Callable[[], float] = time.monotonic,
+        depth: int = 0,
     ) -> None:
         self.pool = pool
         self._limits = limits
         self._policy = policy
         self._clock_s = clock_s
-        self._life = Lifecycle(pool, limits.max_num_seqs, identity)
+        self._depth = depth
+        self._life = Lifecycle(pool, limits.max_num_seqs, identity, ahead=depth > 0)
         self._entrance = Entrance(pool, self._life, limits)
         self._outcome = Outcome(self._life, limits.max_model_len)
         self._deadlines = Deadlines()
         self._drain = DrainRate()
         self._long_prompts = LongPrompts()
-        self._step = 0
-        self._runs: dict[Sequence, int] = {}  # tokens of the step in flight
+        self._flight = Flight(self._life)
+        self._runs: dict[Sequence, int] = {}  # tokens of the step that is being planned
+        self._lacks_pages = False  # somebody would have to be preempted for it
         self._ended: list[Output] = []  # endings that no step gave
         self._counts = Counts()
+        self._gauges = Gauges(self._life, self._entrance.peak, self._counts)
 
     @property
     def has_work(self) -> bool:
-        return bool(self._life.requests)
+        """Requests that are not finished, or a step in flight."""
+        return bool(self._life.requests or self._flight)
 
     @property
     def has_ended(self) -> bool:
@@ -106,8 +119,8 @@ class Scheduler:
         self._long_prompts.saw(request.prompt_length)
 
     def abort(self, ids: list[str]) -> list[str]:
-        """End these requests and give back their pages; no step may be in flight. Returns the ids that were known."""
-        assert not self._runs
+        """End these requests and give back their pages, see `Fence`. Returns the ids that were known."""
+        self._flight.changed()
         known = [one for one in dict.fromkeys(ids) if self.knows(one)]
         for one in known:
             self._outcome.aborted(self._life.requests[one])
@@ -115,7 +128,7 @@ class Scheduler:
 
     def abort_sequences(self, sequences: list[tuple[str, int]]) -> bool:
         """End single choices of requests, by id and index; whether there was any. Beams are no choices: they end together."""
-        assert not self._runs
+        self._flight.changed()
         wanted = set(sequences)
         requests = [self._life.requests[name] for name in {name for name, _ in wanted} if self.knows(name)]
         live = [one for request in requests if request.asked.beam is None for one in request.sequences]
@@ -125,55 +138,56 @@ class Scheduler:
         return bool(gone)
 
     def plan(self) -> StepPlan | None:
-        """The next step, or None when nothing can run."""
-        assert not self._runs
+        """The next step; None when nothing can run, or not before a step in flight is collected."""
+        assert len(self._flight) <= self._depth
+        self._flight.changed()
         for request in self._deadlines.take_overdue(self._clock_s()):
             self._ended += self._outcome.overdue(request)
-        if self.gathering_s() > 0:
+        if self.gathering_s() > 0 or self._flight.decides:
             return None
+        self._runs, self._lacks_pages = {}, False
         self._admit()  # before anything is held: who enters may share a page that another was about to write
         self._plan_decodes()
-        self._plan_prefills()
-        if not self._runs and self._park_beams():
+        if not self._lacks_pages:
+            self._plan_prefills()
+        if not self._runs and not self._flight and self._park_beams():
             self._admit()
             self._plan_prefills()
-        if not self._runs:
-            return None
-        self._step += 1
-        new, grown, dropped = self._life.batch.differences()
-        run = [Run(sequence.slot, sequence.computed, count) for sequence, count in self._runs.items()]
-        return StepPlan(self._step, new, grown, dropped, run, self._life.tables.take_copies(), [])
+        return self._flight.begin(self._runs) if self._runs and not self._lacks_pages else None
 
     def commit(self, result: StepResult, busy_s_total: float) -> tuple[list[Output], Stats]:
-        """Take a collected step into the books: what was computed and drawn, who finished."""
-        drawn = {draw.slot: draw for draw in result.drawn}
-        runs, self._runs = self._runs, {}
+        """Take the oldest step in flight, collected, into the books: what was computed and drawn, who finished."""
+        landed = self._flight.land(result)
         outputs, self._ended = self._ended, []
-        draws = [(sequence, drawn[sequence.slot]) for sequence in runs if sequence.slot in drawn]
-        prompt_tokens = sum(first_time_prompt_tokens(sequence, count) for sequence, count in runs.items())
-        for sequence, count in runs.items():
-            self._life.tables.computed(sequence, count)
-        for sequence, draw in draws:
+        for sequence, draw in landed.draws:
             outputs += self._outcome.drawn(sequence, draw)
-        return outputs, self._stats(list(runs.values()), prompt_tokens, outputs, busy_s_total)
+        return outputs, self._stats(landed, outputs, busy_s_total)
 
     def take_ended(self, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Endings and counts when no step ran, after aborts or when a sequence outgrew the pool."""
-        return self.commit(StepResult(self._step, []), busy_s_total)
+        outputs, self._ended = self._ended, []
+        return outputs, self._stats(Landed(), outputs, busy_s_total)
 
     def audit(self) -> None:
         """Raise PoolError unless the pool's books and the sequences' tables agree and nothing shared is about to be written."""
-        self.pool.audit(sequence.pages for sequence in self._life.batch)
-        size = self.pool.page_size
-        for sequence, count in self._runs.items():
-            for place in range(sequence.computed // size, self.pool.pages_for(sequence.computed + count)):
-                if not self.pool.writable(sequence.pages[place], max(0, sequence.computed - place * size)):
-                    raise PoolError(f"page {sequence.pages[place]} would be written while others read it")
+        self._flight.audit()
+
+    def _stats(self, landed: Landed, outputs: list[Output], busy_s_total: float) -> Stats:
+        generated, lengths = sum(len(output.token_ids) for output in outputs), self._outcome.take_lengths()
+        step = Done(len(landed.counts), sum(landed.counts), landed.prompt_tokens, generated, lengths)
+        return self._gauges.stats(step, self.max_num_seqs, self._clock_s(), busy_s_total)
+
+    def _going_on(self) -> list[Sequence]:
+        """Those that run, but for whom a step in flight certainly ends."""
+        if not self._flight:
+            return list(self._life.batch)
+        longest = self._limits.max_model_len
+        return [one for one in self._life.batch if not one.ends_in_flight(longest)]
 
     def _plan_decodes(self) -> None:
-        for sequence in self._life.batch:
+        for sequence in self._going_on():
             running = sequence.state is State.RUNNING  # nobody has preempted it meanwhile
-            if running and sequence.decoding and self._make_room(sequence, len(sequence.tokens)):
+            if running and sequence.decoding and self._make_room(sequence, sequence.length):
                 self._runs[sequence] = 1
 
     def _admit(self) -> None:
@@ -190,7 +204,7 @@ class Scheduler:
         policy, budget = self._policy, self._policy.max_num_batched_tokens - len(self._runs)
         if self._runs:
             budget = min(budget, -(-policy.max_num_batched_tokens * policy.prefill_percent // 100))
-        prompts = [one for one in self._life.batch if not one.offered and one not in self._runs]
+        prompts = [one for one in self._going_on() if not one.offered and one not in self._runs]
         share = share_budget if policy.chunked_prefill else share_whole
         counts = share(budget, [one.uncomputed for one in prompts])
         for sequence, count in zip(prompts, counts, strict=True):
@@ -202,7 +216,7 @@ class Scheduler:
         if self._policy.chunked_prefill:
             count = min(count, self._life.tables.room(sequence)) or min(count, self.pool.page_size)
         hold = self._make_room if sequence is self._life.batch.first else self._life.tables.hold
-        if hold(sequence, sequence.computed + count):
+        if hold(sequence, sequence.submitted + count):
             self._runs[sequence] = count
 
     def _park_beams(self) -> bool:
@@ -214,8 +228,12 @@ class Scheduler:
         return bool(parked)
 
     def _make_room(self, sequence: Sequence, end: int) -> bool:
-        """Hold slots up to `end` tokens, preempting others if need be; False if the sequence had to yield."""
+        """Hold slots up to `end` tokens, preempting others if need be; False if the sequence had to yield, or if that has to wait
+        for what is in flight."""
         while not self._life.tables.hold(sequence, end):
+            if self._flight:
+                self._lacks_pages = True
+                return False
             loser = victim(self._life.batch, self._life.tables)
             if loser is None:
                 self._ended += self._outcome.outgrown(sequence)
@@ -229,31 +247,3 @@ class Scheduler:
         self._runs.pop(sequence, None)
         self._counts.preempted(sequence, self._life.tables.lost_tokens(sequence), self._clock_s())
         self._life.preempt(sequence)
-
-    def _stats(self, runs: list[int], prompt_tokens: int, outputs: list[Output], busy_s_total: float) -> Stats:
-        pool, life, peak = self.pool, self._life, self._entrance.peak
-        lengths, self._outcome.lengths = self._outcome.lengths, []
-        for length, _ in lengths:
-            peak.lengths.record(length)
-        predicted_peak, predicted_deficit = peak.prediction(life.batch, life.waiting.expected_tokens, self._clock_s())
-        return Stats(
-            running=len(life.batch),
-            waiting=len(life.waiting),
-            blocks_total=pool.total,
-            blocks_used=pool.used,
-            blocks_cached=pool.cached,
-            slots_filled=life.slots_filled(),
-            batch_size=len(runs),
-            step_tokens=sum(runs),
-            step_prompt_tokens=prompt_tokens,
-            step_generated_tokens=sum(len(output.token_ids) for output in outputs),
-            busy_s_total=busy_s_total,
-            preemptions_total=self._counts.preemptions_total,
-            max_num_seqs=self.max_num_seqs,
-            prefix_queries_tokens_total=self._counts.prefix_queries_tokens_total,
-            prefix_hits_tokens_total=self._counts.prefix_hits_tokens_total,
-            page_copies_total=life.tables.copies_total,
-            predicted_peak_blocks=predicted_peak,
-            predicted_deficit_blocks=predicted_deficit,
-            step_forecast_ratios=[length / max(1, forecast) for length, forecast in lengths],
-        )

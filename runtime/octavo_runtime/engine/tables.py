@@ -1,24 +1,34 @@
 """The block tables of sequences: pages taken as tokens come, shared with whoever begins alike, copied before a shared one is
 written.
 
-All that a sequence does with pages is here, and `leave` is its one way to give them back.
+All that a sequence does with pages is here, and `leave` is its one way to give them back. No page returns to the pool while a step
+in flight reads or writes it (`fence.py`): what a sequence that left has given back is held, and so is what a copy was made from.
 """
 
 import bisect
+from collections.abc import Iterator
 
 from octavo_runtime.engine.block_pool import BlockPool, Match
+from octavo_runtime.engine.fence import Fence
 from octavo_runtime.engine.prefix_index import CacheIdentity, chain_key, extend_chain, root_key
 from octavo_runtime.engine.request import Sequence
 from octavo_runtime.messages import AddRequest
 
 
 class Tables:
-    """`identity` None: no prefix cache; forks share pages all the same."""
+    """`identity` None: no prefix cache; forks share pages all the same.
 
-    def __init__(self, pool: BlockPool, identity: CacheIdentity | None) -> None:
+    `ahead`: whether steps are planned while others are in flight. Then a copy keeps a reference to its source until its step is
+    collected; otherwise the source returns at once, as a step's copies are made before anything is written.
+    """
+
+    def __init__(self, pool: BlockPool, identity: CacheIdentity | None, ahead: bool = False) -> None:
         self._pool = pool
         self._identity = identity
-        self._copies: dict[Sequence, tuple[int, int]] = {}
+        self._ahead = ahead
+        self._copies: dict[Sequence, tuple[int, int]] = {}  # (source, target), for the next step
+        self._copied: dict[Sequence, int] = {}  # the step in flight that copies the page which it writes
+        self._fence: Fence[list[int]] = Fence(pool.release)
         self.copies_total = 0
 
     def root(self, request: AddRequest) -> bytes:
@@ -34,18 +44,19 @@ class Tables:
     def enter(self, sequence: Sequence, match: Match) -> None:
         """Begin its table with what was found."""
         self._pool.share(match.pages)
-        sequence.pages, sequence.computed = list(match.pages), match.tokens
+        sequence.pages, sequence.computed, sequence.submitted = list(match.pages), match.tokens, match.tokens
         sequence.computed_once = max(sequence.computed_once, match.tokens)
 
     def fork(self, child: Sequence, parent: Sequence) -> None:
-        """Share the parent's table, its partial tail included: whoever writes there first copies it."""
+        """Share the parent's table, its partial tail included: whoever writes there first copies it. Nothing may be in flight for
+        the parent."""
         self._pool.share(parent.pages)
-        child.pages, child.computed = list(parent.pages), parent.computed
+        child.pages, child.computed, child.submitted = list(parent.pages), parent.computed, parent.computed
 
     def hold(self, sequence: Sequence, end: int) -> bool:
-        """Make its table ready to be written from what is computed up to `end` tokens; False, and nothing taken, if pages lack."""
+        """Make its table ready to be written from what is submitted up to `end` tokens; False, and nothing taken, if pages lack."""
         pool, table = self._pool, sequence.pages
-        at = sequence.computed // pool.page_size
+        at = sequence.submitted // pool.page_size
         copied = self._must_copy(sequence)
         pages = pool.take(max(0, pool.pages_for(end) - len(table)) + copied)
         if pages is None:
@@ -53,7 +64,8 @@ class Tables:
         if copied:
             target = pages.pop()
             self._copies[sequence] = (table[at], target)
-            pool.release([table[at]])
+            if not self._ahead:
+                pool.release([table[at]])
             table[at] = target
             sequence.told_pages = min(sequence.told_pages, at)
         table += pages
@@ -64,14 +76,14 @@ class Tables:
         copied = self._must_copy(sequence)
         if copied and not self._pool.free:
             return 0
-        return (len(sequence.pages) + self._pool.free - copied) * self._pool.page_size - sequence.computed
+        return (len(sequence.pages) + self._pool.free - copied) * self._pool.page_size - sequence.submitted
 
     def computed(self, sequence: Sequence, count: int) -> None:
         """`count` more tokens have keys and values: let the pages that they fill be found."""
         size = self._pool.page_size
         first = sequence.computed // size
         sequence.computed += count
-        if self._identity is None:
+        if self._identity is None or sequence.computed // size == first:
             return
         extend_chain(sequence.keys, sequence.request.root, sequence.tokens, size)
         for page in range(first, sequence.computed // size):
@@ -79,15 +91,20 @@ class Tables:
             self._pool.publish(sequence.pages[page], sequence.keys[page], self._parent(sequence, page), tokens)
 
     def leave(self, sequence: Sequence) -> None:
-        """Give all pages back. The tail stays findable too, if nobody else goes on from it."""
+        """Give all pages back. The tail stays findable too, if nobody else goes on from it.
+
+        What steps in flight compute and draw for it is nobody's from then on.
+        """
         full, offset = divmod(sequence.computed, self._pool.page_size)
         if self._identity and offset and self._holds_more_than_is_named(sequence, full, offset):
             tail, parent = sequence.tokens[sequence.computed - offset : sequence.computed], self._parent(sequence, full)
             self._pool.publish(sequence.pages[full], chain_key(parent, tail), parent, tail)
-        self._pool.release(sequence.pages)
-        self._copies.pop(sequence, None)
+        self._fence.give(sequence.pages)
+        copy = self._copies.pop(sequence, None)
+        if copy is not None and self._ahead:
+            self._fence.give([copy[0]])
         sequence.computed_once = max(sequence.computed_once, sequence.computed)
-        sequence.pages, sequence.computed = [], 0
+        sequence.pages, sequence.computed, sequence.submitted, sequence.drawing = [], 0, 0, 0
 
     def own_pages(self, sequence: Sequence) -> int:
         """Pages at the end of its table that nobody else refers to: what leaving would free.
@@ -105,14 +122,32 @@ class Tables:
 
     def shares_its_end(self, sequence: Sequence) -> bool:
         """Whether others refer to the page that it writes next, so that a copy is due."""
-        at = sequence.computed // self._pool.page_size
+        at = sequence.submitted // self._pool.page_size
         return at < len(sequence.pages) and self._pool.references(sequence.pages[at]) > 1
 
-    def take_copies(self) -> list[tuple[int, int]]:
-        """The copies (source, target) that the next step begins with."""
-        copies, self._copies = list(self._copies.values()), {}
+    def planned(self, step: int) -> list[tuple[int, int]]:
+        """A step is in flight from now on: the copies (source, target) that it begins with."""
+        self._fence.planned(step)
+        if not self._copies:
+            return []
+        copies = list(self._copies.values())
         self.copies_total += len(copies)
+        self._copied |= dict.fromkeys(self._copies, step)
+        self._copies = {}
+        if self._ahead:
+            self._fence.give([source for source, _ in copies])
         return copies
+
+    def collected(self, step: int) -> None:
+        self._fence.collected(step)
+        if self._copied:
+            self._copied = {sequence: copied for sequence, copied in self._copied.items() if copied > step}
+
+    def held(self) -> Iterator[list[int]]:
+        """Pages that no table has, for what is in flight and for copies that the next step makes."""
+        yield from self._fence
+        if self._ahead:
+            yield [source for source, _ in self._copies.values()]
 
     def _must_copy(self, sequence: Sequence) -> bool:
         """Whether the page that it writes next is to be copied before: others refer to it, or its content can be found.
@@ -120,7 +155,7 @@ class Tables:
         In a pool without a free page, content that nobody else refers to is given up instead.
         """
         pool = self._pool
-        at, offset = divmod(sequence.computed, pool.page_size)
+        at, offset = divmod(sequence.submitted, pool.page_size)
         if at == len(sequence.pages) or pool.writable(sequence.pages[at], offset):
             return False
         page = sequence.pages[at]
@@ -130,11 +165,11 @@ class Tables:
         return False
 
     def _holds_more_than_is_named(self, sequence: Sequence, place: int, offset: int) -> bool:
-        """Whether its page holds what can be found under no name yet, and under its name alone. A copy that was planned and
-        never made holds nothing."""
+        """Whether its page holds what can be found under no name yet, and under its name alone. A copy that is not known to be
+        made holds nothing."""
         page = sequence.pages[place]
-        copied = sequence not in self._copies
-        return copied and self._pool.references(page) == 1 and self._pool.filled(page) < offset
+        made = sequence not in self._copies and sequence not in self._copied
+        return made and self._pool.references(page) == 1 and self._pool.filled(page) < offset
 
     def _parent(self, sequence: Sequence, page: int) -> bytes:
         return sequence.keys[page - 1] if page else sequence.request.root

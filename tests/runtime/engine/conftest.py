@@ -1,12 +1,22 @@
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
 
+from tests.runtime.engine import paper
 from tests.runtime.engine.tiny_engine import Alone, MakeEngine, make_engine
 from tests.runtime.models import save_tiny_model
+
+
+@pytest.fixture(scope="module", params=[pytest.param(0, id="depth 0"), pytest.param(1, id="depth 1")])
+def each_depth(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Schedulers on paper plan so many steps ahead."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper, "DEPTH", request.param)
+        yield request.param
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Requests and single choices are ended in every state, and all that they held returns at once."""
+"""Requests and single choices are ended in every state, and all that they held returns: with nothing in flight at once."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,8 @@ import pytest
 
 from octavo_runtime.messages import BeamSearch
 from tests.runtime.engine.paper import Paper, alone, reasons
+
+pytestmark = pytest.mark.usefixtures("each_depth")
 
 
 def waiting(paper: Paper) -> None:
@@ -99,6 +101,8 @@ def test_an_abort_returns_all_pages(bring_about: Callable[[Paper], None], cachin
     bring_about(paper)
     ended = set(paper.finished)
     assert paper.scheduler.abort(["r"]) == ["r"]
+    assert (paper.running, paper.waiting) == ([], [])
+    paper.settle()
     assert not paper.scheduler.has_work
     assert (paper.scheduler.pool.used, paper.running, paper.waiting) == (0, [], [])
     paper.scheduler.audit()
@@ -165,6 +169,7 @@ def test_a_request_is_over_with_its_last_choice() -> None:
     paper.add("r", prompt=6, output=9, n=2)
     paper.step()
     assert paper.scheduler.abort_sequences([("r", 0), ("r", 1)])
+    paper.settle()
     assert not paper.scheduler.has_work
     assert paper.scheduler.pool.used == 0
 

@@ -3,11 +3,14 @@
 import dataclasses
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo_runtime.messages import BeamSearch
 from tests.runtime.engine.paper import VOCABULARY, Paper, logprobs, reasons
+
+pytestmark = pytest.mark.usefixtures("each_depth")
 
 CONTEXT = 32
 

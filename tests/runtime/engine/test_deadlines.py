@@ -9,6 +9,8 @@ from octavo_runtime.engine.request import Request, Sequence
 from octavo_runtime.messages import AddRequest, BeamSearch
 from tests.runtime.engine.paper import GREEDY, Paper, alone, counts
 
+pytestmark = pytest.mark.usefixtures("each_depth")
+
 
 def test_who_still_waits_is_refused() -> None:
     paper = Paper(seqs=1)
@@ -139,6 +141,7 @@ def test_a_busy_engine_waits_for_nobody() -> None:
     paper.add("a", prompt=3, output=9)
     paper.now_s = 1.0
     paper.step()
+    paper.settle()
     paper.add("b", prompt=3, output=3)
     assert paper.scheduler.gathering_s() == 0.0
     assert counts(paper.step()) == [1, 3]

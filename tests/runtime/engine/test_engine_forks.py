@@ -7,6 +7,7 @@ from torch import Tensor
 
 from octavo_runtime.engine.core import Engine
 from octavo_runtime.engine.request import Sequence
+from octavo_runtime.engine.runner import ModelRunner
 from octavo_runtime.messages import AddRequest
 from tests.runtime.engine.tiny_engine import PAGE, SEEDED, Alone, Answers, MakeEngine, ask, finish, prompt, step
 
@@ -23,7 +24,9 @@ def running(engine: Engine, name: str) -> list[Sequence]:
 
 def held(engine: Engine, sequence: Sequence) -> Tensor:
     """Keys and values of what a sequence has computed: `[layers, 2, tokens, KV heads, D]`."""
-    layers = torch.stack(engine._runner._pool.layers)[:, sequence.pages]
+    runner = engine._pipeline._runner
+    assert isinstance(runner, ModelRunner)
+    layers = torch.stack(runner._pool.layers)[:, sequence.pages]
     pages = layers.view(torch.float32).view(len(layers), len(sequence.pages), 2, PAGE, 2, 16)
     return pages.transpose(1, 2).flatten(2, 3)[:, :, : sequence.computed].clone()
 

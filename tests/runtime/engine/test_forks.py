@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from tests.runtime.engine.paper import Paper, alone
 
+pytestmark = pytest.mark.usefixtures("each_depth")
+
 
 def names(request: str, n: int) -> list[str]:
     return [f"{request}/{index}" if index else request for index in range(n)]

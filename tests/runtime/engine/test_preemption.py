@@ -11,6 +11,8 @@ from octavo_runtime.engine.request import Request, Sequence
 from octavo_runtime.messages import AddRequest, BeamSearch
 from tests.runtime.engine.paper import GREEDY, Paper, alone
 
+pytestmark = pytest.mark.usefixtures("each_depth")
+
 
 def preempted(paper: Paper, limit: int = 100) -> list[str]:
     """Step until sequences yield: their names."""

@@ -35,9 +35,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         caching=st.booleans(),
         percent=st.sampled_from([30, 100]),
         misled=st.booleans(),
+        depth=st.integers(0, 1),
     )
-    def start(self, pages: int, caching: bool, percent: int, misled: bool) -> None:
-        self.paper = Paper(pages, seqs=SEQS, budget=10, context=CONTEXT, caching=caching, prefill_percent=percent)
+    def start(self, pages: int, caching: bool, percent: int, misled: bool, depth: int) -> None:
+        self.paper = Paper(
+            pages, seqs=SEQS, budget=10, context=CONTEXT, caching=caching, depth=depth, prefill_percent=percent
+        )
         if misled:
             self.paper.mislead()
         self.asked: dict[str, tuple[list[int], int, dict[str, object]]] = {}
@@ -112,8 +115,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "paper"):
             return
         paper = self.paper
-        paper.scheduler.audit()
-        paper.scheduler.pool.check_balance()
+        paper.audit()
         assert len(paper.running) <= SEQS
         assert not set(paper.running) & set(paper.waiting)
         waiting = paper.scheduler.queued()

@@ -17,6 +17,7 @@ class Desk:
     def __init__(self, pages: int = 8, caching: bool = True) -> None:
         self.pool = BlockPool(pages, PAGE)
         self.tables = Tables(self.pool, IDENTITY if caching else None)
+        self._step = 0
 
     def sequence(self, tokens: list[int], salt: bytes = b"") -> Sequence:
         asked = AddRequest("r", tokens, GREEDY, 0, tenant_salt=salt)
@@ -36,8 +37,18 @@ class Desk:
 
     def compute(self, sequence: Sequence) -> None:
         assert self.tables.hold(sequence, len(sequence.tokens))
-        self.tables.take_copies()
-        self.tables.computed(sequence, sequence.uncomputed)
+        self.run_step()
+        count = sequence.uncomputed
+        sequence.submit(count)
+        self.tables.computed(sequence, count)
+        sequence.drawing = 0
+
+    def run_step(self) -> list[tuple[int, int]]:
+        """A step from plan to collection: the copies that it makes."""
+        self._step += 1
+        copies = self.tables.planned(self._step)
+        self.tables.collected(self._step)
+        return copies
 
     def fork(self, parent: Sequence) -> Sequence:
         child = parent.fork(1)
@@ -92,7 +103,7 @@ def test_a_fork_shares_every_page_and_the_first_writer_copies() -> None:
     for one, token in ((child, 7), (parent, 8)):
         one.tokens.append(token)
         assert desk.tables.hold(one, 7)
-    assert desk.tables.take_copies() == [(shared[1], child.pages[1])]
+    assert desk.run_step() == [(shared[1], child.pages[1])]
     assert parent.pages == shared
     assert child.pages[0] == shared[0]
     assert desk.pool.used == 3
@@ -107,7 +118,7 @@ def test_of_several_forks_all_but_the_last_writer_copy(caching: bool) -> None:
     for one in family:
         one.tokens.append(7)
         assert desk.tables.hold(one, 7)
-    assert len(desk.tables.take_copies()) == 3
+    assert len(desk.run_step()) == 3
     assert len({one.pages[1] for one in family}) == 4
     assert {one.pages[0] for one in family} == {parent.pages[0]}
 
@@ -119,7 +130,7 @@ def test_a_fork_at_the_end_of_a_page_copies_nothing() -> None:
     for one in (child, parent):
         one.tokens.append(5)
         assert desk.tables.hold(one, 5)
-    assert desk.tables.take_copies() == []
+    assert desk.run_step() == []
     assert child.pages[1] != parent.pages[1]
 
 
@@ -129,7 +140,7 @@ def test_a_named_tail_is_copied_where_a_sequence_turns_off_inside_it() -> None:
     sequence = desk.begun([1, 2, 9])
     (source,) = sequence.pages
     assert desk.tables.hold(sequence, 3)
-    assert desk.tables.take_copies() == [(source, sequence.pages[0])]
+    assert desk.run_step() == [(source, sequence.pages[0])]
     assert desk.tables.match(desk.sequence([1, 2, 3, 4])).tokens == 3
 
 
@@ -139,7 +150,7 @@ def test_a_tail_that_goes_on_is_written_in_place() -> None:
     sequence = desk.begun([1, 2, 3])
     (page,) = sequence.pages
     assert desk.tables.hold(sequence, 3)
-    assert desk.tables.take_copies() == []
+    assert desk.run_step() == []
     assert sequence.pages == [page]
 
 
@@ -149,7 +160,7 @@ def test_a_named_tail_is_given_up_when_no_page_is_free() -> None:
     sequence = desk.begun([1, 2, 9])
     assert desk.tables.room(sequence) == 2
     assert desk.tables.hold(sequence, 3)
-    assert desk.tables.take_copies() == []
+    assert desk.run_step() == []
     assert desk.pool.filled(sequence.pages[0]) == 0
 
 
@@ -189,7 +200,7 @@ def test_a_page_that_was_to_be_copied_and_never_was_has_no_content() -> None:
     child.tokens.append(7)
     assert desk.tables.hold(child, 7)
     desk.tables.leave(child)
-    assert desk.tables.take_copies() == []
+    assert desk.run_step() == []
     assert desk.tables.match(desk.sequence([1, 2, 3, 4, 5, 6, 7])).tokens == 4
 
 

@@ -1,0 +1,90 @@
+"""The steps in flight: what each of them computes and for whom, from its plan until it is collected.
+
+Between the two a sequence may have ended; what the step did for it is dropped. Pages and slots that it still needs are fenced.
+"""
+
+import collections
+import dataclasses
+
+from octavo_runtime.engine.block_pool import PoolError
+from octavo_runtime.engine.counts import first_time_prompt_tokens
+from octavo_runtime.engine.lifecycle import Lifecycle
+from octavo_runtime.engine.plan import Drawn, Run, StepPlan, StepResult
+from octavo_runtime.engine.request import Sequence, State
+
+Runs = dict[Sequence, Run]
+
+
+@dataclasses.dataclass
+class Landed:
+    """What a collected step did for the sequences that are still there: tokens of each, draws."""
+
+    counts: list[int] = dataclasses.field(default_factory=list)
+    prompt_tokens: int = 0  # that were computed for the first time
+    draws: list[tuple[Sequence, Drawn]] = dataclasses.field(default_factory=list)
+
+
+class Flight:
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
+        self._step = 0
+        self._flying: collections.deque[tuple[int, Runs]] = collections.deque()  # oldest first
+        self._newest: Runs = {}  # what was planned last, until something else happens
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+    @property
+    def decides(self) -> bool:
+        """Whether a step draws for beams or for several choices: which sequences there are depends on that."""
+        return any(
+            one.drawing and (one.choices > 1 or one.request.asked.beam is not None)
+            for _, runs in self._flying
+            for one in runs
+        )
+
+    def begin(self, counts: dict[Sequence, int]) -> StepPlan:
+        """The step that computes so many more tokens of each, in flight from now on."""
+        self._step += 1
+        new, grown, dropped = self._life.batch.differences()
+        self._newest = {}
+        for sequence, count in counts.items():
+            self._newest[sequence] = Run(sequence.slot, sequence.submitted, count)
+            sequence.submit(count)
+        self._flying.append((self._step, self._newest))
+        copies = self._life.planned(self._step)
+        return StepPlan(self._step, new, grown, dropped, list(self._newest.values()), copies, [])
+
+    def land(self, result: StepResult) -> Landed:
+        """Take the oldest step, collected, into the books."""
+        step, runs = self._flying.popleft()
+        assert step == result.step
+        self.changed()
+        self._life.collected(step)
+        drawn = {draw.slot: draw for draw in result.drawn}
+        landed = Landed()
+        for sequence, run in runs.items():
+            if sequence.state is State.FINISHED:
+                continue
+            landed.counts.append(run.count)
+            if not sequence.generated:
+                landed.prompt_tokens += first_time_prompt_tokens(sequence, run.count)
+            self._life.tables.computed(sequence, run.count)
+            draw = drawn.get(run.slot)
+            if draw is not None:
+                sequence.drawing -= 1
+                landed.draws.append((sequence, draw))
+        return landed
+
+    def changed(self) -> None:
+        """Tables may change: what the newest step writes is not what `audit` can look for any more."""
+        self._newest = {}
+
+    def audit(self) -> None:
+        """Raise PoolError unless the pool's books and the tables agree and the step planned last writes nothing shared."""
+        pool, size = self._life.pool, self._life.pool.page_size
+        pool.audit([*(sequence.pages for sequence in self._life.batch), *self._life.tables.held()])
+        for sequence, run in self._newest.items():
+            for place in range(run.start // size, pool.pages_for(run.start + run.count)):
+                if not pool.writable(sequence.pages[place], max(0, run.start - place * size)):
+                    raise PoolError(f"page {sequence.pages[place]} would be written while others read it")

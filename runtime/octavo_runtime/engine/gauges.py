@@ -1,0 +1,54 @@
+"""What is told of the engine's state after a step: `Stats`, from the books and from what the step did."""
+
+import dataclasses
+
+from octavo_runtime.engine.counts import Counts
+from octavo_runtime.engine.lifecycle import Lifecycle
+from octavo_runtime.engine.peak_admission import PeakAdmission
+from octavo_runtime.messages import Stats
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What a collected step did; and how long outputs were that ended since, each with its forecast."""
+
+    sequences: int = 0
+    tokens: int = 0
+    prompt_tokens: int = 0  # of these, prompt tokens that were computed for the first time
+    generated_tokens: int = 0
+    lengths: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+
+
+class Gauges:
+    def __init__(self, life: Lifecycle, peak: PeakAdmission, counts: Counts) -> None:
+        self._life = life
+        self._peak = peak
+        self._counts = counts
+
+    def stats(self, done: Done, max_num_seqs: int, now_s: float, busy_s_total: float) -> Stats:
+        pool, life, counts = self._life.pool, self._life, self._counts
+        for length, _ in done.lengths:
+            self._peak.lengths.record(length)
+        predicted_peak, predicted_deficit = self._peak.prediction(life.batch, life.waiting.expected_tokens, now_s)
+        blocks_used = life.pages_used()
+        return Stats(
+            running=len(life.batch),
+            waiting=len(life.waiting),
+            blocks_total=pool.total,
+            blocks_used=blocks_used,
+            blocks_cached=pool.cached,
+            slots_filled=life.slots_filled(blocks_used),
+            batch_size=done.sequences,
+            step_tokens=done.tokens,
+            step_prompt_tokens=done.prompt_tokens,
+            step_generated_tokens=done.generated_tokens,
+            busy_s_total=busy_s_total,
+            preemptions_total=counts.preemptions_total,
+            max_num_seqs=max_num_seqs,
+            prefix_queries_tokens_total=counts.prefix_queries_tokens_total,
+            prefix_hits_tokens_total=counts.prefix_hits_tokens_total,
+            page_copies_total=life.tables.copies_total,
+            predicted_peak_blocks=predicted_peak,
+            predicted_deficit_blocks=predicted_deficit,
+            step_forecast_ratios=[length / max(1, forecast) for length, forecast in done.lengths],
+        )
