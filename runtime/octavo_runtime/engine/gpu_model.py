@@ -1,8 +1,11 @@
 """What a model runs with on a GPU. Imports Triton, which a start on a CPU does not wait for: import it for a GPU only."""
 
+import logging
 from collections.abc import Callable
+from typing import Any
 
 import torch
+import triton
 
 from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
 from octavo_runtime.engine.cuda_graphs import batch_sizes
@@ -14,6 +17,8 @@ from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.triton_attention import TritonBackend
 from octavo_runtime.model.triton_sampler import triton_sample
+
+log = logging.getLogger("octavo.engine")
 
 _OLDEST = (8, 0)  # the first with bf16 in its matrix units
 
@@ -57,10 +62,19 @@ def measured_spare_bytes(
     runner = new_runner(decoder, backend, pool, limits)
     before_bytes = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    for percent in runner.rehearse():
-        progress(percent)
+    for _ in runner.rehearse():
+        progress(100)  # weights are read; this says that it goes on
     workspace_bytes = torch.cuda.max_memory_allocated(device) - before_bytes
     del runner, pool
     torch.cuda.empty_cache()
     free_bytes, total_bytes = torch.cuda.mem_get_info(device)
     return spare_bytes(free_bytes, total_bytes, workspace_bytes)
+
+
+def report_compiles() -> None:
+    """From here on, say when a kernel is compiled: warm-up should have met it, and a step waits for it."""
+    triton.knobs.runtime.jit_post_compile_hook = _report
+
+
+def _report(*, repr: str, **ignored: Any) -> None:  # Triton's names
+    log.warning("a kernel was compiled or loaded while serving, which warm-up should have done: %s", repr)

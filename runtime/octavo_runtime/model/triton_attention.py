@@ -23,6 +23,7 @@ from octavo_runtime.model.rotary import Rotary
 
 # Sequences of 2 to 8 tokens in one launch: their parts take 8 times the workspace, and more of them fill a GPU without splits.
 _MOST_SHORT = 8
+_WIDEST = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,10 @@ class TritonBackend:
     name = "triton"
 
     def __init__(self, shape: AttentionShape, most_sequences: int, processors: int, device: torch.device) -> None:
+        if shape.head_dim > _WIDEST:
+            raise ModelError(
+                f"head dimension {shape.head_dim}: the {self.name} attention back end has kernels up to {_WIDEST}; use --device cpu"
+            )
         self._shape = shape
         self._processors = processors
         self._layout = PageLayout(shape.kv_heads, shape.head_dim, shape.page_size, shape.dtype)

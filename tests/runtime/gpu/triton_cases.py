@@ -15,6 +15,7 @@ from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
 from octavo_runtime.messages import Sampling
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, AttentionShape
+from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.triton_attention import TritonBackend
@@ -42,7 +43,7 @@ SMALL = Sizes(pages=24, max_num_seqs=3, max_num_batched_tokens=24)
 def backend_of(decoder: Decoder) -> TritonBackend:
     config = decoder.config
     shape = AttentionShape(config.heads, config.kv_heads, config.head_dim, PAGE, torch.float32)
-    return TritonBackend(shape, most_sequences=12, processors=4, device=DEVICE)
+    return TritonBackend(shape, most_sequences=4, processors=2, device=DEVICE)
 
 
 def on_device(meta: AttentionMeta) -> AttentionMeta:
@@ -102,13 +103,18 @@ def test_logits_are_the_references(changes: dict[str, object]) -> None:
     torch.testing.assert_close(given, expected, rtol=2e-4, atol=2e-4 * float(expected.abs().max()))
 
 
+def test_heads_wider_than_the_kernels_are_refused() -> None:
+    with pytest.raises(ModelError, match="head dimension 320: .* up to 256; use --device cpu"):
+        TritonBackend(AttentionShape(8, 2, 320, PAGE, torch.bfloat16), most_sequences=4, processors=2, device=DEVICE)
+
+
 def test_the_runner_gives_the_tokens_of_the_host_runner() -> None:
     """Kernels, recorded decode steps and the device's sampler together, one step ahead of the scheduler."""
     shared = prompt("shared", 17)
     requests = [
-        ask("greedy", prompt("a", 10), max_tokens=3),
-        ask("first", shared, SEEDED, max_tokens=4, seed=2**64 - 1),
-        ask("second", [*shared, 1, 2], SEEDED, max_tokens=3, n=2, seed=7, stop_ids=[3, 77], min_tokens=2),
+        ask("greedy", prompt("a", 4), max_tokens=3),
+        ask("first", shared, SEEDED, max_tokens=3, seed=2**64 - 1),
+        ask("second", [*shared, 1], SEEDED, max_tokens=2, n=2, seed=7, stop_ids=[3, 77], min_tokens=2),
     ]
     config = dataclasses.replace(TINY, layers=1)
     decoder = random_decoder(config, DEVICE, TritonCompute())
