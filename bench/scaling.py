@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in parsed.only or CURVES:
         with tempfile.TemporaryDirectory(prefix="octavo-bench-") as folder:
             steps = CURVES[name](parsed.model, Path(folder))
-            limits[name] = measured_machine(steps[0].dtype)
+            limits[name] = measured_machine()
             curves[name] = measured(steps, parsed.repeats)
         print(f"\n{table(name, curves[name], limits[name])}", flush=True)
     print("\n" + "\n".join(verdict(name, points, limits[name]) for name, points in curves.items()))
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         "--model", type=Path, default=smollm2_path(), help="of batch and context (default: SmolLM2-135M)"
     )
     parser.add_argument(
-        "--repeats", type=positive, default=7, help="steps at each point; their median counts (default: 7)"
+        "--repeats", type=positive, default=7, help="steps at each point; the fastest counts (default: 7)"
     )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="also draw the curves with their floors")
     return parser

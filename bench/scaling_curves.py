@@ -1,6 +1,5 @@
 """The curves of `bench scaling`: which steps are measured, and how."""
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,12 +49,13 @@ def depths(model: Path, folder: Path) -> list[Step]:
 
 
 def measured(steps: Sequence[Step], repeats: int) -> list[Point]:
-    """Each step once unmeasured, then all in turns."""
+    """Each step once unmeasured, then all in turns; the least of a step's times counts, as of the machine's limits."""
     for step in steps:
         step.run()
     times_s = [[_seconds(step.run) for step in steps] for _ in range(repeats)]
-    medians_s = [statistics.median(column) for column in zip(*times_s, strict=True)]
-    return [Point(step.x, step_s, step.work) for step, step_s in zip(steps, medians_s, strict=True)]
+    return [
+        Point(step.x, min(column), step.work) for step, column in zip(steps, zip(*times_s, strict=True), strict=True)
+    ]
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -78,6 +78,6 @@ def _decoding(loaded: LoadedModel, x: int, batch: int, context: int) -> Step:
     def run() -> None:
         with torch.inference_mode():
             hidden = loaded.decoder.hidden(ids, meta, loaded.backend, loaded.pool.layers)
-            loaded.decoder.logits(hidden).argmax(dim=-1)
+            loaded.decoder.likeliest(hidden)
 
-    return Step(x, decoding_work(config, loaded.dtype, batch, context), loaded.dtype, run)
+    return Step(x, decoding_work(config, loaded.dtype, batch, context), run)

@@ -45,17 +45,16 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step of size `x` to measure: `run` runs it once, in `dtype`."""
+    """A step of size `x` to measure: `run` runs it once."""
 
     x: int
     work: Work
-    dtype: torch.dtype
     run: Callable[[], object]
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A step of size `x` took `step_s`, the median of its repeats."""
+    """A step of size `x` took `step_s`, the least of its repeats."""
 
     x: int
     step_s: float
@@ -79,14 +78,19 @@ def decoding_work(model: ModelConfig, dtype: torch.dtype, batch: int, context: i
     return Work(weights * dtype.itemsize, kv * dtype.itemsize, 2 * batch * weights + attention)
 
 
-def measured_machine(dtype: torch.dtype) -> Machine:
-    """The best of a few reads of a large array, and of a few square products in the model's type."""
+def measured_machine() -> Machine:
+    """The best of a few reads of a large array, and of a few square products, in fp32 or where that is faster in bf16."""
     array = torch.ones(READ_BYTES // 4)
-    left, right = (torch.randn(PRODUCT_SIZE, PRODUCT_SIZE).to(dtype) for _ in range(2))
+    types = {torch.float32} | ({torch.bfloat16} if torch.ops.mkldnn._is_mkldnn_bf16_supported() else set())
     return Machine(
-        bytes_per_s=READ_BYTES / _least_s(lambda: array.sum()),
-        flops_per_s=2 * PRODUCT_SIZE**3 / _least_s(lambda: left @ right),
+        bytes_per_s=READ_BYTES / _least_s(array.sum),
+        flops_per_s=max(2 * PRODUCT_SIZE**3 / _least_s(_product(each)) for each in types),
     )
+
+
+def _product(dtype: torch.dtype) -> Callable[[], object]:
+    left, right = (torch.randn(PRODUCT_SIZE, PRODUCT_SIZE).to(dtype) for _ in range(2))
+    return lambda: left @ right
 
 
 def _least_s(run: Callable[[], object]) -> float:

@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.serving_measure import SINGLE_OUTPUT_TOKENS
+from torch import Tensor
+
+from bench.serving_measure import SINGLE_OUTPUT_TOKENS, WARMUP_TOKENS
 from bench.serving_octavo import generating
-from bench.workload import Request, mixed
+from bench.workload import mixed
 from octavo_kernels import reference
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.engine import runner
 from octavo_runtime.engine.core import Engine
 from octavo_runtime.engine.llm import LLM
 from octavo_runtime.engine.scheduler import Scheduler
-from octavo_runtime.model.attention import ReferenceBackend
-from octavo_runtime.model.compute import TorchCompute, TorchEmbedding
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
 from octavo_runtime.model.decoder import Decoder
-from octavo_runtime.model.linear import Linear
 
 IDLE = "idle"
 PYTHON = "Python: the rest"
@@ -40,20 +40,28 @@ class Border:
     closed: bool = False
 
 
-BORDERS = (
+ENGINE_BORDERS = (
     Border(Engine, "step", PYTHON),
     Border(Scheduler, "plan", "Python: plan", closed=True),
     Border(runner.ModelRunner, "_batch", "Python: batch", closed=True),
     Border(Scheduler, "commit", "Python: commit", closed=True),
-    Border(Linear, "__call__", "GEMM"),
     Border(Decoder, "logits", "LM head", closed=True),
-    Border(ReferenceBackend, "attend", "attention", closed=True),
-    Border(ReferenceBackend, "rotate_and_write", "elementwise", closed=True),
-    Border(TorchCompute, "add_rms_norm", "elementwise", closed=True),
-    Border(TorchEmbedding, "rows", "elementwise", closed=True),
-    Border(reference, "silu_mul", "elementwise", closed=True),
+    Border(Decoder, "likeliest", "LM head", closed=True),
     Border(runner, "sample", "sampling", closed=True),
+    Border(reference, "silu_mul", "elementwise", closed=True),
 )
+
+
+def model_borders(decoder: Decoder, backend: AttentionBackend) -> list[Border]:
+    """Of whatever this machine computes with: compiled kernels or plain torch."""
+    parts = vars(decoder)
+    return [
+        Border(type(parts["_head"]), "__call__", "GEMM"),
+        Border(type(parts["_embedding"]), "rows", "elementwise", closed=True),
+        Border(type(parts["_compute"]), "add_rms_norm", "elementwise", closed=True),
+        Border(type(backend), "rotate_and_write", "elementwise", closed=True),
+        Border(type(backend), "attend", "attention", closed=True),
+    ]
 
 
 class Clock:
@@ -91,9 +99,8 @@ def measuring(borders: Sequence[Border]) -> Iterator[Clock]:
     within: list[Border] = []  # the closed phase that is open, if any
     with contextlib.ExitStack() as undo:
         for border in borders:
-            original = getattr(border.owner, border.attribute)
-            setattr(border.owner, border.attribute, _wrapped(original, border, clock, within))
-            undo.callback(setattr, border.owner, border.attribute, original)
+            timed = _wrapped(getattr(border.owner, border.attribute), border, clock, within)
+            undo.enter_context(replaced(border.owner, border.attribute, timed))
         yield clock
         clock.settle()
 
@@ -119,17 +126,46 @@ def profile(model: Path, requests: int) -> str:
     llm = LLM(ServeConfig(str(model), device="cpu"))
     generate = generating(llm)
     work = mixed(requests, vocab_size=llm.engine.info.vocab_size)
-    generate([(work[0][0], 8)], "warm-up")
+    with _seeing() as seen:
+        generate([(work[0][0], WARMUP_TOKENS)], "warm-up")
+    borders = [*ENGINE_BORDERS, *model_borders(*seen[0])]
     tables = []
     for name, part in ((f"{requests} requests", work), ("one stream", [(work[0][0], SINGLE_OUTPUT_TOKENS)])):
-        tables.append(_profiled(name, part, generate))
+        with measuring(borders) as clock:
+            tokens = generate(part, f"profile of {name}")
+        tables.append(table(f"{name}, {tokens} tokens out", clock))
     return "\n\n".join(tables)
 
 
-def _profiled(name: str, work: list[Request], generate: Callable[[Sequence[Request], str], int]) -> str:
-    with measuring(BORDERS) as clock:
-        tokens = generate(work, f"profile of {name}")
-    return table(f"{name}, {tokens} tokens out", clock)
+@contextlib.contextmanager
+def _seeing() -> Iterator[list[tuple[Decoder, AttentionBackend]]]:
+    """Decoder and attention back end of each step in the block."""
+    seen: list[tuple[Decoder, AttentionBackend]] = []
+    original = Decoder.hidden
+
+    def hidden(
+        self: Decoder, ids: Tensor, meta: AttentionMeta, backend: AttentionBackend, pool: list[Tensor]
+    ) -> Tensor:
+        seen.append((self, backend))
+        return original(self, ids, meta, backend, pool)
+
+    with replaced(Decoder, "hidden", hidden):
+        yield seen
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, attribute: str, value: object) -> Iterator[None]:
+    """`owner.attribute` is `value` in the block; afterwards as before, an inherited one inherited again."""
+    own = attribute in vars(owner)
+    original = getattr(owner, attribute)
+    setattr(owner, attribute, value)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(owner, attribute, original)
+        else:
+            delattr(owner, attribute)
 
 
 def table(title: str, clock: Clock) -> str:
