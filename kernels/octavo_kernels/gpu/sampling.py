@@ -29,7 +29,7 @@ from octavo_kernels.gpu.logit_keys import (
 # Logits that a program holds at once, and its warps. Not measured yet: a pass is bound by latency, so few and large tiles.
 _TILE, _WARPS = 4096, 16
 # The noise lies between −2.9 and 17.4, so a token more than 20.3 below the largest cannot be drawn; the rest is for rounding.
-_NOISE_RANGE = tl.constexpr(20.5)
+NOISE_RANGE = tl.constexpr(20.5)
 _NO_ID = tl.constexpr(0x7FFFFFFF)
 
 
@@ -85,8 +85,7 @@ def kept_set(
     if top_k > 0:
         kth = largest_key(row_ptr, size, top_k.to(tl.float64), edge, top, temperature, False, tile)
         above, _ = amount_above(row_ptr, size, kth, top, temperature, False, tile)
-        left = top_k - above.to(tl.int32)
-        ties = tl.where(kth == edge, tl.minimum(ties, left), left)
+        ties = top_k - above.to(tl.int32)
         edge = kth
     if top_p < 1.0:
         above, at = amount_above(row_ptr, size, edge, top, temperature, True, tile)
@@ -119,7 +118,7 @@ def _draw(
     """Gumbel-max over the kept set."""
     best = tl.full((tile,), -float("inf"), tl.float32)
     best_id = tl.full((tile,), _NO_ID, tl.int32)
-    lowest = tl.div_rn(top, temperature) - _NOISE_RANGE
+    lowest = tl.div_rn(top, temperature) - NOISE_RANGE
     for start in range(0, size, tile):
         ids, x = load_logits(row_ptr, start, size, tile)
         key = key_of(x)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from octavo_kernels import reference
 from octavo_kernels.gpu.rms_norm import MAX_WIDTH, rms_norm
+from tests.kernels.gpu.paged import check_close
 
 EPS = 1e-5
 DTYPES = [pytest.param(torch.float32, 2e-6, id="fp32"), pytest.param(torch.float16, 2**-9, id="fp16")]
@@ -13,10 +14,6 @@ DTYPES = [pytest.param(torch.float32, 2e-6, id="fp32"), pytest.param(torch.float
 
 def draw(*shape: int, device: torch.device, dtype: torch.dtype, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
-
-
-def check(out: Tensor, expected: Tensor, tolerance: float) -> None:
-    torch.testing.assert_close(out.float(), expected.float(), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
@@ -31,7 +28,7 @@ def test_norm_of_rows(
     out = torch.full_like(x, torch.nan)
     rms_norm(x, weight, EPS, out, delta if residual else None)
     assert torch.equal(x, summed)
-    check(out, reference.rms_norm(summed.float(), weight.float(), EPS), tolerance)
+    check_close(out, reference.rms_norm(summed.float(), weight.float(), EPS), tolerance)
 
 
 def test_heads_are_normed_in_place_and_their_neighbours_left(device: torch.device) -> None:
@@ -40,7 +37,7 @@ def test_heads_are_normed_in_place_and_their_neighbours_left(device: torch.devic
     before = qkv.clone()
     heads = qkv[:, 2:7]
     rms_norm(heads, weight, EPS, heads)
-    check(heads, reference.rms_norm(before[:, 2:7], weight, EPS), 2e-6)
+    check_close(heads, reference.rms_norm(before[:, 2:7], weight, EPS), 2e-6)
     assert torch.equal(qkv[:, :2], before[:, :2])
     assert torch.equal(qkv[:, 7:], before[:, 7:])
 

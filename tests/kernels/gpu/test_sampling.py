@@ -1,5 +1,7 @@
 """Draws of the kernel against the CPU sampler's from the same logits, seeds and positions; and the noise's very bits."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -108,6 +110,16 @@ def test_a_set_ends_where_the_cpus_does(settings: Sampling, allowed: set[int], d
     limits_there = torch.tensor(limits, dtype=torch.float64, device=device)
     _kept_kernel[(1,)](TIED.to(device), kept, limits_there, len(TIED), settings.top_k, tile=8, enable_fp_fusion=False)
     assert {token for token, keep in enumerate(kept.tolist()) if keep and values[token] > -np.inf} == allowed
+
+
+def test_draws_the_token_that_ties_leave(device: torch.device) -> None:
+    rows = [sampler.Row(Sampling(top_k=1), 5, 0), sampler.Row(Sampling(temperature=2.0, top_p=1e-9), 5, 1)]
+    assert drawn(TIED.repeat(2, 1), rows, device) == [2, 2]
+
+
+def test_a_token_is_out_of_the_draw_only_where_no_noise_could_win_it() -> None:
+    least, most = (-math.log(-math.log((word + 0.5) / 2**24)) for word in (0, 2**24 - 1))
+    assert most - least < sampling.NOISE_RANGE.value < most - least + 1
 
 
 def test_greedy_takes_the_lowest_id_of_equals_over_all_tiles(device: torch.device) -> None:
