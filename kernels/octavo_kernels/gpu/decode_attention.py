@@ -25,6 +25,7 @@ from octavo_kernels.gpu.attention_launch import (
     padded_dims,
 )
 from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, walk
+from octavo_kernels.gpu.decode_join import join_case, join_parts
 from octavo_kernels.page_layout import PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 
@@ -136,49 +137,6 @@ def _decode_kernel(
         tl.store(tops + part_row * 2 + 1, total, mask=is_row)
 
 
-@triton.jit(do_not_specialize_on_alignment=["cu_q"])
-def _join_kernel(
-    sums: tl.tensor,
-    tops: tl.tensor,
-    sinks: tl.tensor,
-    cu_q: tl.tensor,
-    out: tl.tensor,
-    heads: tl.constexpr,
-    head_dim: tl.constexpr,
-    queries: tl.constexpr,
-    splits: tl.constexpr,
-    splits_padded: tl.constexpr,
-    dims_padded: tl.constexpr,
-) -> None:
-    """Grid (B · queries, Hq): one row of `out` from its parts."""
-    row = tl.program_id(0)
-    head = tl.program_id(1)
-    sequence = row // queries
-    query = row % queries
-    first_token = tl.load(cu_q + sequence)
-    if query < tl.load(cu_q + sequence + 1) - first_token:
-        split = tl.arange(0, splits_padded)
-        dims = tl.arange(0, dims_padded)
-        is_split = split < splits
-        is_dim = (dims < head_dim)[None, :]
-        part_row = (row.to(tl.int64) * heads + head) * splits + split
-        part_tops = tl.load(tops + part_row * 2, mask=is_split, other=NEVER)
-        part_totals = tl.load(tops + part_row * 2 + 1, mask=is_split, other=0.0)
-        part_sums = tl.load(
-            sums + part_row[:, None] * head_dim + dims[None, :], mask=is_split[:, None] & is_dim, other=0.0
-        )
-        top = tl.max(part_tops, axis=0)
-        weight = tl.math.exp2(part_tops - tl.where(top == NEVER, 0.0, top))
-        acc = tl.sum(part_sums * weight[:, None], axis=0)
-        total = tl.sum(part_totals * weight, axis=0)
-        sink = None
-        if sinks is not None:
-            sink = (tl.load(sinks + head).to(tl.float32) * LOG2_E)[None]
-        result = finished(acc[None, :], top[None], total[None], sink)
-        out_at = out + ((first_token + query).to(tl.int64) * heads + head) * head_dim + dims[None, :]
-        tl.store(out_at, result.to(out.dtype.element_ty), mask=is_dim)
-
-
 def decode_attention(
     q: Tensor,
     kv_layer: Tensor,
@@ -217,10 +175,7 @@ def decode_attention(
         num_warps=launch.num_warps, num_stages=launch.num_stages, enable_fp_fusion=True,
     )  # fmt: skip
     if splits > 1:
-        _join_kernel[(rows, heads)](
-            sums, tops, options.sinks, batch.cu_q, out,
-            **_join_constexprs(heads, layout, queries, splits), num_warps=4, enable_fp_fusion=True,
-        )  # fmt: skip
+        join_parts(sums, tops, options.sinks, batch.cu_q, out, layout, rows, queries, splits)
 
 
 def workspace_floats(rows: int, heads: int, head_dim: int, splits: int) -> int:
@@ -254,30 +209,18 @@ def launch_of(layout: PageLayout, rows: int) -> Launch:
     return Launch(padded, tile, num_warps=4 if padded <= 32 else 8, num_stages=5)
 
 
-def _join_constexprs(heads: int, layout: PageLayout, queries: int, splits: int) -> dict[str, object]:
-    return {
-        "heads": heads,
-        "head_dim": layout.head_dim,
-        "queries": queries,
-        "splits": splits,
-        "splits_padded": triton.next_power_of_2(splits),
-        "dims_padded": padded_dims(layout),
-    }
-
-
 def aot_cases() -> list[AotCase]:
     """32 query and 8 KV heads of 128 (Llama-3 8B): each format, drafts to verify; gpt-oss's options (64 heads of 64); the join."""
     llama = PageLayout(8, 128, 16, torch.bfloat16)
     small = PageLayout(8, 64, 16, torch.bfloat16)
     plain, all_options = AttentionOptions(1.0), AttentionOptions(1.0, window=128, softcap=50.0)
-    join = {"sums": "*fp32", "tops": "*fp32", "cu_q": "*i32", "out": "*bf16"}
     return [
         _case("dense", llama, 32, plain),
         _case("fp8_head", dataclasses.replace(llama, page_size=32, format="fp8_head"), 32, plain),
         _case("fp8_token", dataclasses.replace(llama, page_size=32, format="fp8_token"), 32, plain),
         _case("8_queries", llama, 32, plain, queries=8),
         _case("window_softcap_sinks", small, 64, all_options, sinks=True, splits=1),
-        AotCase("decode_attention-join", _join_kernel, join, {"sinks": None, **_join_constexprs(32, llama, 1, 8)}),
+        join_case(llama, 32, queries=1, splits=8),
     ]
 
 
