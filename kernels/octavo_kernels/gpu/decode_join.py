@@ -68,7 +68,7 @@ def join_parts(
     queries: int,
     splits: int,
 ) -> None:
-    """sums fp32 `[rows = B · queries, Hq, splits, D]`, tops (top, total) `[rows, Hq, splits, 2]` → the rows of out that cu_q names."""
+    """sums fp32 `[rows = B · queries, Hq, splits, D]`, tops (top, total) `[rows, Hq, splits, 2]` → rows of out by cu_q."""
     heads = out.shape[1]
     _join_kernel[(rows, heads)](
         sums, tops, sinks, cu_q, out,
