@@ -78,11 +78,14 @@ class SlotTable:
         row = np.repeat(slots, counts)
         pos = np.arange(cu_q[-1]) - np.repeat(cu_q[:-1] - starts, counts)
         page = self._pages[row, pos // self._page_size]
+        ids = np.where(pos < self._given[row], self._tokens[row, pos], DRAWN)
+        # The device knows the newest tokens of the leading sequences of one token only.
+        assert np.repeat(np.cumprod(counts == 1), counts)[ids == DRAWN].all()
         return StepBatch(
             slots=slots,
             kv_len=(starts + counts).astype(np.int32),
             cu_q=cu_q.astype(np.int32),
-            ids=np.where(pos < self._given[row], self._tokens[row, pos], DRAWN),
+            ids=ids,
             pos=pos,
             slot_map=page * self._page_size + pos % self._page_size,
         )

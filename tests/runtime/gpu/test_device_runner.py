@@ -42,10 +42,13 @@ def mixed() -> list[AddRequest]:
     ]
 
 
-@pytest.mark.parametrize("warmed", [False, True], ids=["not recorded", "recorded"])
 @pytest.mark.parametrize(
-    ("sizes", "preempts"),
-    [pytest.param(Sizes(), False, id="room"), pytest.param(Sizes(pages=14), True, id="preempting")],
+    ("sizes", "preempts", "warmed"),
+    [
+        pytest.param(Sizes(), False, False, id="not recorded"),
+        pytest.param(Sizes(), False, True, id="recorded"),
+        pytest.param(Sizes(pages=14), True, True, id="recorded, preempting"),
+    ],
 )
 def test_gives_the_tokens_of_the_host_runner(decoder: Decoder, sizes: Sizes, preempts: bool, warmed: bool) -> None:
     requests = SHORT_ONES + crowd() if preempts else mixed()

@@ -2,20 +2,24 @@
 nor running ahead change a token. `make test-gpu` runs these; importing this file imports no Triton."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from octavo_runtime.config import ServeConfig
+from octavo_runtime.engine.core import Engine
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.pipeline import Runner
 from octavo_runtime.engine.plan import StepPlan, StepResult
 from octavo_runtime.messages import AddRequest, Sampling
 from octavo_runtime.model.attention import AttentionShape
 from octavo_runtime.model.kv_pool import KvPool
-from tests.runtime.engine.tiny_engine import ask, prompt
+from tests.runtime.engine.tiny_engine import ask, finish, prompt
 from tests.runtime.gpu.devices import MAX_MODEL_LEN, PAGE, Sizes, answers, random_decoder
 from tests.runtime.gpu.random_weights import TINY
+from tests.runtime.models import save_tiny_model
 
 pytestmark = pytest.mark.gpu
 
@@ -125,6 +129,23 @@ def test_after_warm_up_nothing_is_asked_of_the_driver(new_runner: NewRunner, com
     assert compiled == []
     assert torch.cuda.memory_stats()["num_device_alloc"] == allocations
     assert torch.cuda.mem_get_info()[0] >= free_bytes
+
+
+def test_an_engine_on_a_gpu_answers_as_on_a_cpu_and_leaves_the_reserve(device: torch.device, tmp_path: Path) -> None:
+    model = save_tiny_model(tmp_path)
+    given = {}
+    for kind, memory in (("cpu", 64 << 20), ("cuda", None)):
+        engine = Engine(ServeConfig(str(model), device=kind, dtype="float32", kv_cache_memory=memory))
+        engine.warm_up()
+        given[kind] = finish(engine, requests()).tokens
+        info = engine.info
+        del engine
+    free_bytes, total_bytes = torch.cuda.mem_get_info(device)
+    torch.cuda.empty_cache()
+    assert given["cuda"] == given["cpu"]
+    assert (info.device, info.attention_backend, info.block_size) == (str(device), "triton", 16)
+    assert free_bytes > total_bytes // 100
+    assert info.kv_cache_bytes > total_bytes // 4
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from tests.runtime.model.batches import POISON, Chunk, attention_meta, shuffled_
 
 DEVICE = torch.device(os.environ.get("OCTAVO_TEST_DEVICE", "cpu"))
 SEEDED = Sampling(temperature=1.2, top_p=0.95, top_k=50, min_p=0.001)
+ONE_LAYER = dataclasses.replace(TINY, layers=1)
 SMALL = Sizes(pages=24, max_num_seqs=3, max_num_batched_tokens=24)
 
 
@@ -81,14 +82,14 @@ def logits(decoder: Decoder, backend: AttentionBackend, sequences: list[list[int
     [
         pytest.param({}, id="llama"),
         pytest.param(
-            {"layers": 1, "qk_norm": True, "qkv_bias": True, "window": 5, "heads": 6, "kv_heads": 3, "head_dim": 24},
+            {"qk_norm": True, "qkv_bias": True, "window": 5, "heads": 6, "kv_heads": 3, "head_dim": 24},
             id="norms of heads, biases, a window, 24 wide heads",
         ),
     ],
 )
 def test_logits_are_the_references(changes: dict[str, object]) -> None:
     """One prompt in one step; chunks beside decodes; a few tokens over a long prefix; a decoding batch."""
-    config = dataclasses.replace(TINY, **changes)  # type: ignore[arg-type]  # a table
+    config = dataclasses.replace(ONE_LAYER, **changes)  # type: ignore[arg-type]  # a table
     sequences = [prompt("a", 19), prompt("b", 4), prompt("c", 12)]
     steps = [
         [Chunk(0, 0, 17), Chunk(1, 0, 2)],
@@ -104,7 +105,7 @@ def test_logits_are_the_references(changes: dict[str, object]) -> None:
 
 
 def test_heads_wider_than_the_kernels_are_refused() -> None:
-    with pytest.raises(ModelError, match="head dimension 320: .* up to 256; use --device cpu"):
+    with pytest.raises(ModelError, match=r"head dimension 320: .* up to 256; use --device cpu"):
         TritonBackend(AttentionShape(8, 2, 320, PAGE, torch.bfloat16), most_sequences=4, processors=2, device=DEVICE)
 
 
@@ -116,14 +117,13 @@ def test_the_runner_gives_the_tokens_of_the_host_runner() -> None:
         ask("first", shared, SEEDED, max_tokens=3, seed=2**64 - 1),
         ask("second", [*shared, 1], SEEDED, max_tokens=2, n=2, seed=7, stop_ids=[3, 77], min_tokens=2),
     ]
-    config = dataclasses.replace(TINY, layers=1)
-    decoder = random_decoder(config, DEVICE, TritonCompute())
+    decoder = random_decoder(ONE_LAYER, DEVICE, TritonCompute())
     backend = backend_of(decoder)
-    pool = KvPool(config.layers, SMALL.pages, backend.page_bytes, DEVICE)
+    pool = KvPool(ONE_LAYER.layers, SMALL.pages, backend.page_bytes, DEVICE)
     limits = RunnerLimits(PAGE, SMALL.max_num_seqs, MAX_MODEL_LEN, SMALL.max_num_batched_tokens)
     stream = InlineStream() if DEVICE.type == "cpu" else CudaStream(DEVICE)
     runner = DeviceRunner(decoder, backend, pool, triton_sample, stream, limits)
     list(runner.record())
     given = answers(runner, requests, SMALL)
-    assert given.tokens == answers(host_runner(random_decoder(config), SMALL), requests, SMALL).tokens
+    assert given.tokens == answers(host_runner(random_decoder(ONE_LAYER), SMALL), requests, SMALL).tokens
     assert given.most_in_flight == 2
