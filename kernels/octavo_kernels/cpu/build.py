@@ -40,36 +40,29 @@ def compiler() -> str | None:
 
 
 def build(folder: Path = LIBRARIES, tiers: tuple[Tier, ...] = TIERS, extra: tuple[str, ...] = ()) -> list[Path]:
-    """Compile what the source or the options changed since it was compiled; the libraries. Raises CompilerError."""
+    """Compile what the source or the options changed since it was compiled, at once; the libraries. Raises CompilerError.
+
+    What is current needs no compiler: an image takes over what was compiled where it is built.
+    """
+    options = {folder / tier.library.name: (*_options(tier), *extra) for tier in tiers}
+    stale = {target: each for target, each in options.items() if not _is_current(target, each)}
     program = compiler()
-    if program is None:
+    if stale and program is None:
         raise CompilerError("no C++ compiler: install g++ (or name one in $CXX)")
     folder.mkdir(parents=True, exist_ok=True)
-    commands = {}
-    for tier in tiers:
-        target = folder / tier.library.name
-        commands[target] = [
-            program,
-            *_OPTIONS,
-            *_LINK,
-            *tier.options,
-            f"-DOCTAVO_TIER={tier.number}",
-            *extra,
-            str(SOURCE),
-        ]
-    stale = {target: command for target, command in commands.items() if not _is_current(target, command)}
-    running = {target: _start(command, target) for target, command in stale.items()}
+    commands = {target: [str(program), *each, str(SOURCE), "-o", str(_part(target))] for target, each in stale.items()}
+    running = {target: subprocess.Popen(each, stderr=subprocess.PIPE, text=True) for target, each in commands.items()}
     for target, process in running.items():
         _, errors = process.communicate()
         if process.returncode:
-            raise CompilerError(f"{' '.join(stale[target])} failed:\n{errors}")
+            raise CompilerError(f"{' '.join(commands[target])} failed:\n{errors}")
         _part(target).replace(target)
         _stamp(target).write_text(_key(stale[target]))
-    return list(commands)
+    return list(options)
 
 
-def _start(command: list[str], target: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen([*command, "-o", str(_part(target))], stderr=subprocess.PIPE, text=True)
+def _options(tier: Tier) -> tuple[str, ...]:
+    return (*_OPTIONS, *_LINK, *tier.options, f"-DOCTAVO_TIER={tier.number}")
 
 
 def _part(target: Path) -> Path:
@@ -81,13 +74,13 @@ def _stamp(target: Path) -> Path:
     return target.with_suffix(".key")
 
 
-def _key(command: list[str]) -> str:
-    return hashlib.sha256(SOURCE.read_bytes() + "\0".join(command).encode()).hexdigest()
+def _key(options: tuple[str, ...]) -> str:
+    return hashlib.sha256(SOURCE.read_bytes() + "\0".join(options).encode()).hexdigest()
 
 
-def _is_current(target: Path, command: list[str]) -> bool:
+def _is_current(target: Path, options: tuple[str, ...]) -> bool:
     stamp = _stamp(target)
-    return target.exists() and stamp.exists() and stamp.read_text() == _key(command)
+    return target.exists() and stamp.exists() and stamp.read_text() == _key(options)
 
 
 def main() -> int:
