@@ -59,7 +59,7 @@ class TritonBackend:
         self, qkv: Tensor, rotary: Rotary, norms: HeadNorms | None, kv_layer: Tensor, meta: AttentionMeta
     ) -> Tensor:
         heads, kv_heads = self._shape.heads, self._shape.kv_heads
-        q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
+        q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
         if norms is not None:
             rms_norm(q, norms.q, norms.eps, out=q)
             rms_norm(k, norms.k, norms.eps, out=k)
