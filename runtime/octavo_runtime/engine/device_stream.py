@@ -56,7 +56,7 @@ class CudaStream:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch declares no types for it
         self._pool = torch.cuda.graph_pool_handle()
 
     def active(self) -> contextlib.AbstractContextManager[None]:
@@ -87,7 +87,7 @@ class CudaStream:
 class _CudaMark:
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self._stream = stream
-        self._event = torch.cuda.Event()
+        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch declares no types for it
 
     def set(self) -> None:
         self._event.record(self._stream)
