@@ -29,6 +29,11 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     def greedy(self) -> bool:
         return self.temperature == 0.0
 
+    @property
+    def restricts(self) -> bool:
+        """Whether only the likeliest tokens may be drawn."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
+
 
 class GrammarSpec(msgspec.Struct, frozen=True):
     """A grammar that the output must follow, active once the token id `active_after` was generated (at once when None)."""

@@ -5,11 +5,12 @@ fp32 activations, bf16 weights, keys and values. Tensors are on the CPU and cont
 
 import ctypes
 import dataclasses
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from octavo_kernels.cpu.library import Library, PackedWeight, Shape
+from octavo_kernels.cpu.library import Draw, Library, PackedWeight, Shape
 
 PANEL = 16  # columns that lie together in a packed weight
 _TERMS_STEP = 32  # what the number of terms is padded to
@@ -158,3 +159,15 @@ class CpuKernels:
                 out.data_ptr(),
             ),
         )
+
+    def draw(self, logits: Tensor, draws: Sequence[tuple[int, int, int, float]]) -> list[int]:
+        """A token for each (row, seed, position, temperature): the argmax of logits[row] / temperature + `philox.gumbel`'s noise.
+
+        logits fp32 `[R, V]`, -inf where a token may not be drawn; temperature > 0.
+        """
+        assert logits.is_contiguous()
+        assert logits.dtype == torch.float32
+        entries = (Draw * len(draws))(*(Draw(seed, row, position, heat) for row, seed, position, heat in draws))
+        out = torch.empty(len(draws), dtype=torch.int64)
+        self._library.octavo_draw(logits.data_ptr(), logits.shape[1], entries, len(draws), out.data_ptr())
+        return out.tolist()

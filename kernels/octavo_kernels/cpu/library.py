@@ -3,7 +3,7 @@
 import ctypes
 import dataclasses
 import os
-from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_size_t, c_void_p
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 from octavo_kernels.cpu.tier import cpu_flags, supported
@@ -17,11 +17,16 @@ class Shape(Structure):
     _fields_ = (("heads", c_int32), ("kv_heads", c_int32), ("dim", c_int32), ("page", c_int32))
 
 
+class Draw(Structure):
+    _fields_ = (("seed", c_uint64), ("row", c_int32), ("position", c_uint32), ("temperature", c_float))
+
+
 class UnavailableError(RuntimeError):
     """The kernels cannot run here; the text says why and what would help."""
 
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
+    "octavo_draw": (c_void_p, c_int, POINTER(Draw), c_int, c_void_p),
     "octavo_pack": (c_void_p, c_int, c_int, c_int, c_void_p),
     "octavo_rows": (POINTER(PackedWeight), c_void_p, c_int, c_void_p),
     "octavo_linear": (POINTER(PackedWeight), c_void_p, c_int, c_void_p, c_size_t, c_int, c_void_p),

@@ -4,13 +4,14 @@ The residual stream is a tensor that the compute makes (`Embedding.rows`) and ad
 own affair. Everything between two products of a layer is one call, so that a fused kernel and plain torch agree on the border.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from torch import Tensor
 
 from octavo_kernels import reference
 from octavo_runtime.model.linear import Epilogue, Linear, padded_rows
+from octavo_runtime.model.sampler import FreeDraw, draw_by_definition
 from octavo_runtime.model.weights import WeightReader
 
 
@@ -45,6 +46,10 @@ class Compute(Protocol):
 
     def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
         """The weights of a norm, or a bias, in the type that the compute takes them in."""
+        ...
+
+    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
+        """See `sampler.FreeDraws`."""
         ...
 
     def padded_rows(self, rows: int) -> int:
@@ -91,6 +96,9 @@ class TorchCompute:
 
     def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
         return weights.take(name, (length,))
+
+    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
+        return draw_by_definition(logits, draws)
 
     def padded_rows(self, rows: int) -> int:
         return padded_rows(rows)

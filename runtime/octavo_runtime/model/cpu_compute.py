@@ -1,6 +1,6 @@
 """Products, embedding and norms by the CPU kernels: bf16 weights in panels, an fp32 residual stream."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from octavo_kernels.cpu.kernels import CpuKernels, Packed
 from octavo_runtime.model.compute import Embedding, Product
 from octavo_runtime.model.linear import Epilogue
+from octavo_runtime.model.sampler import FreeDraw
 from octavo_runtime.model.weights import WeightReader
 
 
@@ -53,6 +54,9 @@ class CpuCompute:
 
     def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
         return weights.take(name, (length,), torch.float32)
+
+    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
+        return self._kernels.draw(logits, [(one.row, one.seed, one.position, one.temperature) for one in draws])
 
     def padded_rows(self, rows: int) -> int:
         return rows

@@ -18,7 +18,7 @@ PAGE_BYTES = 2 * 4096  # of 16 tokens, in both layers
 
 @pytest.fixture
 def llm(tiny: Path) -> Iterator[LLM]:
-    llm = LLM(ServeConfig(str(tiny), kv_cache_memory=8 << 20, block_size=str(PAGE)))
+    llm = LLM(ServeConfig(str(tiny), dtype="float32", kv_cache_memory=8 << 20, block_size=str(PAGE)))
     yield llm
     llm.engine.scheduler.audit()
     assert_idle(llm.engine)
@@ -104,7 +104,7 @@ def test_the_pool_is_what_the_flag_gives(new_engine: MakeEngine) -> None:
 )
 def test_flags_that_cannot_be_are_refused_by_name(tiny: Path, flags: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        Engine(ServeConfig(str(tiny), **{"block_size": "16", **flags}))  # type: ignore[arg-type]  # a table of flags
+        Engine(ServeConfig(str(tiny), **{"block_size": "16", "dtype": "float32", **flags}))  # type: ignore[arg-type]  # a table of flags
 
 
 def test_a_missing_model_says_what_to_give(tmp_path: Path) -> None:
