@@ -8,9 +8,11 @@ from octavo_kernels.gpu.matmul import matmul
 
 
 def linear_inputs(rows: int, columns: int, depth: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """x and the weight: the first columns of wider buffers, whose others are poisoned."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(rows, depth, generator=generator)
-    return x.to(device), torch.randn(columns, depth, generator=generator).to(device)
+    x, weight = (torch.randn(count, depth + 3, generator=generator) for count in (rows, columns))
+    x[:, depth:] = weight[:, depth:] = torch.nan
+    return x.to(device)[:, :depth], weight.to(device)[:, :depth]
 
 
 @pytest.mark.parametrize("addend", [None, "row", "matrix"], ids=["plain", "bias", "addend of each row"])

@@ -85,7 +85,7 @@ def _kept_kernel(
 
 
 # Few different values: ties at the edge of every set. −∞ may not be drawn.
-TIED = torch.tensor([-torch.inf, 3.0, 3.25, -8.0, 3.25, 3.0, 0.0, -0.0, 3.0, 3.25, -torch.inf, 0.0])
+TIED = torch.tensor([-torch.inf, 3.0, 3.25, -8.0, 3.25, 3.0, -0.0, 0.0, 3.0, 3.25, -torch.inf, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,7 @@ TIED = torch.tensor([-torch.inf, 3.0, 3.25, -8.0, 3.25, 3.0, 0.0, -0.0, 3.0, 3.2
         pytest.param(Sampling(top_p=0.3), {2, 4}, id="top_p ends among ties"),
         pytest.param(Sampling(top_p=1e-9), {2}, id="top_p keeps one"),
         pytest.param(Sampling(min_p=1.0), {2, 4, 9}, id="min_p 1 keeps the ties of the likeliest"),
+        pytest.param(Sampling(top_k=5, min_p=1.0), {2, 4, 9}, id="min_p leaves fewer than top_k"),
         pytest.param(Sampling(top_k=4, top_p=0.8, min_p=0.1), {1, 2, 4, 9}, id="top_p of what top_k left"),
         pytest.param(Sampling(top_k=40, min_p=1e-6), {1, 2, 3, 4, 5, 6, 7, 8, 9, 11}, id="k of more than there are"),
     ],
@@ -105,11 +106,22 @@ TIED = torch.tensor([-torch.inf, 3.0, 3.25, -8.0, 3.25, 3.0, 0.0, -0.0, 3.0, 3.2
 def test_a_set_ends_where_the_cpus_does(settings: Sampling, allowed: set[int], device: torch.device) -> None:
     values = TIED.numpy()
     assert {int(token) for token in sampler.candidates(values, settings) if values[token] > -np.inf} == allowed
-    kept = torch.full((len(TIED),), -1, dtype=torch.int8, device=device)
-    limits = [settings.temperature, settings.top_p, settings.min_p, float(TIED.max())]
+    assert {token for token in kept(TIED, settings, device) if values[token] > -np.inf} == allowed
+
+
+def test_min_p_leaves_out_the_next_smaller_logit(device: torch.device) -> None:
+    logits = torch.tensor([3.25, float(np.nextafter(np.float32(3.25), np.float32(0)))])
+    assert kept(logits, Sampling(min_p=1.0), device) == {0}
+
+
+def kept(logits: Tensor, settings: Sampling, device: torch.device) -> set[int]:
+    out = torch.full((len(logits),), -1, dtype=torch.int8, device=device)
+    limits = [settings.temperature, settings.top_p, settings.min_p, float(logits.max())]
     limits_there = torch.tensor(limits, dtype=torch.float64, device=device)
-    _kept_kernel[(1,)](TIED.to(device), kept, limits_there, len(TIED), settings.top_k, tile=8, enable_fp_fusion=False)
-    assert {token for token, keep in enumerate(kept.tolist()) if keep and values[token] > -np.inf} == allowed
+    _kept_kernel[(1,)](
+        logits.to(device), out, limits_there, len(logits), settings.top_k, tile=8, enable_fp_fusion=False
+    )
+    return {token for token, keep in enumerate(out.tolist()) if keep}
 
 
 def test_draws_the_token_that_ties_leave(device: torch.device) -> None:
@@ -124,7 +136,7 @@ def test_a_token_is_out_of_the_draw_only_where_no_noise_could_win_it() -> None:
 
 def test_greedy_takes_the_lowest_id_of_equals_over_all_tiles(device: torch.device) -> None:
     logits = torch.full((3, VOCABULARY), -1.0)
-    logits[0, [4990, 4097, 17]] = 2.5
+    logits[0, [4990, 17 + 4096, 17]] = 2.5  # one place in two tiles
     logits[1, [5000, 4100]] = 2.5
     logits[2, :] = -torch.inf
     logits[2, 5000] = -9.0
