@@ -9,7 +9,8 @@ import pytest
 
 from octavo_runtime.engine.fence import Fence
 from octavo_runtime.messages import BeamSearch
-from tests.runtime.engine.paper import Paper, alone, drawn_token
+from tests.runtime.engine.paper import Paper, alone
+from tests.runtime.engine.paper_runner import drawn_token
 
 EOS = 9
 

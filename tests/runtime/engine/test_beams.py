@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo_runtime.messages import BeamSearch
-from tests.runtime.engine.paper import VOCABULARY, Paper, logprobs, reasons
+from tests.runtime.engine.paper import Paper, reasons
+from tests.runtime.engine.paper_runner import VOCABULARY, logprobs
 
 pytestmark = pytest.mark.usefixtures("each_depth")
 

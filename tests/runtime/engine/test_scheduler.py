@@ -1,6 +1,6 @@
 """What a step is made of, how sequences end, and that nothing is left behind.
 
-The scheduler with a runner on paper (`paper.py`), which checks at every step that each sequence reads its own history.
+The scheduler with a runner on paper (`paper_runner.py`), which checks at every step that each sequence reads its own history.
 """
 
 import pytest
