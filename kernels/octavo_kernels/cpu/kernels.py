@@ -13,33 +13,18 @@ from torch import Tensor
 from octavo_kernels.cpu.library import Draw, Library, PackedWeight, Shape
 
 PANEL = 16  # columns that lie together in a packed weight
-_TERMS_STEP = 32  # what the number of terms is padded to
 _NONE, _SILU_MUL, _ARGMAX = 0, 1, 2
 MOST_GROUP = 32  # query heads to a KV head
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Packed:
-    """A weight `[n, k]` in panels: `storage` bf16 `[ceil(n / 16) · terms · 16]` holds it."""
+    """A weight `[n, k]` in panels: `storage` (uint8) holds it."""
 
     storage: Tensor
     n: int
     k: int
     entry: PackedWeight  # what the kernels are given; points into storage
-
-    @staticmethod
-    def elements(n: int, k: int) -> int:
-        return -(-n // PANEL) * PANEL * _terms(k)
-
-    @classmethod
-    def of(cls, storage: Tensor, n: int, k: int) -> "Packed":
-        """The weight that `storage` holds already."""
-        assert storage.numel() == cls.elements(n, k)
-        return cls(storage, n, k, PackedWeight(storage.data_ptr(), n, k, _terms(k)))
-
-
-def _terms(k: int) -> int:
-    return -(-k // _TERMS_STEP) * _TERMS_STEP
 
 
 class CpuKernels:
@@ -49,17 +34,25 @@ class CpuKernels:
         self._library = library.functions
         self.tier = library.tier
 
-    def pack(self, weight: Tensor, storage: Tensor | None = None) -> Packed:
-        """weight bf16 `[n, k]`, k even, into `storage` (default: new memory)."""
+    def pack(self, weight: Tensor) -> Packed:
+        """weight bf16 `[n, k]`."""
         n, k = weight.shape
         assert weight.dtype == torch.bfloat16
         assert weight.is_contiguous()
-        assert k % 2 == 0
-        if storage is None:
-            storage = torch.empty(Packed.elements(n, k), dtype=torch.bfloat16)
-        packed = Packed.of(storage, n, k)
-        self._library.octavo_pack(weight.data_ptr(), n, k, packed.entry.terms, packed.storage.data_ptr())
-        return packed
+        storage = torch.empty(self.packed_bytes(n, k), dtype=torch.uint8)
+        self._library.octavo_pack(weight.data_ptr(), n, k, storage.data_ptr())
+        return self.packed(storage, n, k)
+
+    def packed_bytes(self, n: int, k: int) -> int:
+        return int(self._library.octavo_packed_bytes(n, k, ctypes.byref(ctypes.c_int32())))
+
+    def packed(self, storage: Tensor, n: int, k: int) -> Packed:
+        """The weight that `storage` holds already, as `pack` left it on this tier."""
+        assert storage.numel() == self.packed_bytes(n, k)
+        terms = ctypes.c_int32()
+        self._library.octavo_packed_bytes(n, k, ctypes.byref(terms))
+        scales = storage.data_ptr() + -(-n // PANEL) * PANEL * terms.value * 2
+        return Packed(storage, n, k, PackedWeight(storage.data_ptr(), scales, n, k, terms.value))
 
     def rows(self, weight: Packed, ids: Tensor) -> Tensor:
         """Rows `ids` (int64 `[T]`) of a weight: fp32 `[T, k]`."""

@@ -10,7 +10,7 @@ from octavo_kernels.cpu.tier import cpu_flags, supported
 
 
 class PackedWeight(Structure):
-    _fields_ = (("panels", c_void_p), ("n", c_int32), ("k", c_int32), ("terms", c_int32))
+    _fields_ = (("panels", c_void_p), ("scales", c_void_p), ("n", c_int32), ("k", c_int32), ("terms", c_int32))
 
 
 class Shape(Structure):
@@ -27,7 +27,7 @@ class UnavailableError(RuntimeError):
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "octavo_draw": (c_void_p, c_int, POINTER(Draw), c_int, c_void_p),
-    "octavo_pack": (c_void_p, c_int, c_int, c_int, c_void_p),
+    "octavo_pack": (c_void_p, c_int, c_int, c_void_p),
     "octavo_rows": (POINTER(PackedWeight), c_void_p, c_int, c_void_p),
     "octavo_linear": (POINTER(PackedWeight), c_void_p, c_int, c_void_p, c_size_t, c_int, c_void_p),
     "octavo_add_rms_norm": (c_void_p, c_void_p, c_void_p, c_float, c_int, c_int, c_void_p),
@@ -56,6 +56,8 @@ def open_library(path: Path, tier: str, threads: int) -> Library:
     for name, arguments in _ARGUMENTS.items():
         function = getattr(functions, name)
         function.argtypes, function.restype = arguments, None
+    functions.octavo_packed_bytes.argtypes = (c_int, c_int, POINTER(c_int32))
+    functions.octavo_packed_bytes.restype = c_size_t
     error = functions.octavo_start(threads)
     if error:
         raise UnavailableError(f"tier {tier}: {os.strerror(error)}")

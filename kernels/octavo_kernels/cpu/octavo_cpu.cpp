@@ -1,17 +1,22 @@
 // The kernels of the CPU path, behind a plain C interface: matrix products with fused epilogues, RMS norm, rotary positions with the
 // write of keys and values, paged attention. One source, compiled once for each tier of instructions (OCTAVO_TIER):
 //
-//   0  AVX2 + FMA     products in fp32; a bf16 weight becomes fp32 by a shift or a mask as it is loaded
+//   0  AVX2 + FMA     weights as integers, see below; attention in fp32, to which bf16 comes by a shift or a mask as it is loaded
 //   1  AVX512-BF16    vdpbf16ps: 16 lanes, each adds two bf16 products to an fp32 sum
 //   2  AMX            tdpbf16ps: a tile of 16 x 32 times one of 32 x 16 bf16, added to 16 x 16 fp32
 //
-// Activations are fp32 everywhere; weights, keys and values are bf16. Everything that is multiplied with has one layout, the *panel*:
+// Activations are fp32 everywhere; keys, values and, on tiers 1 and 2, weights are bf16. Everything that is multiplied with has one layout, the *panel*:
 // 16 columns (output features, tokens, or dimensions) of all K terms, two terms of a column side by side:
 //
 //   panel[K / 2][16][2]        the order that vdpbf16ps and tdpbf16ps take (Intel calls it VNNI)
 //
 // A weight [N, K] is N / 16 panels. A page of keys is page / 16 panels of K = D terms, a page of values D / 16 panels of K = page terms,
 // so that q·kᵀ, p·v and every linear layer are the same function, `multiply`.
+//
+// AVX2 has no product of bf16, but one of 16-bit integers that adds neighbours (vpmaddwd), with 1.6 times the products of fp32's fused
+// multiply-add in the same time here. So on tier 0 a weight is packed as 12-bit integers with one scale for 64 terms of a column, and
+// rows become 15-bit integers with one scale for the same 64 terms: 64 products stay below 2^31, and what is rounded away is less than
+// what bf16 operands lose on the other tiers.
 //
 // Each sum runs over its terms in one fixed order, whatever else is in the batch: what a row gives never depends on its company.
 // Work is split into items that threads take as they come, so that a thread that loses its core for a while holds up one item only.
@@ -256,11 +261,49 @@ void block(const float* x, size_t x_stride, const bf16* panels, size_t panel_str
         for (int c = 0; c < COLUMNS; c++) _mm256_storeu_ps(out + r * out_stride + 8 * c, total[r][c]);
 }
 
+// What rows are multiplied with weights as: integers, with a scale for each SPAN terms.
+typedef int16_t Factor;
+constexpr int SPAN = 64, MOST_WEIGHT = 2047, MOST_FACTOR = 16383;  // 64 * 2047 * 16383 < 2^31
+
+// One panel times ROWS rows, `spans` spans of terms; scales: of the rows `spans` apart, of the panel [spans][16]. `next` is fetched from
+// memory meanwhile: the panel that this thread or another needs soon.
+template <int ROWS>
+void integer_block(const Factor* x, size_t x_stride, const float* x_scales, const Factor* panel, const float* scales, int spans, const Factor* next, float* out, size_t out_stride) {
+    for (int span = 0; span < spans; span++) {
+        __m256i total[ROWS][2];
+        UNROLL
+        for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
+        for (int pair = span * SPAN / 2; pair < (span + 1) * SPAN / 2; pair++) {
+            _mm_prefetch((const char*)(next + pair * 2 * WIDTH), _MM_HINT_T1);
+            const __m256i left = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH));
+            const __m256i right = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH + WIDTH));
+            UNROLL
+            for (int r = 0; r < ROWS; r++) {
+                int32_t both;
+                memcpy(&both, x + r * x_stride + 2 * pair, 4);
+                const __m256i xr = _mm256_set1_epi32(both);
+                total[r][0] = _mm256_add_epi32(total[r][0], _mm256_madd_epi16(xr, left));
+                total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(xr, right));
+            }
+        }
+        UNROLL
+        for (int r = 0; r < ROWS; r++)
+            UNROLL
+            for (int c = 0; c < 2; c++) {
+                const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + span * WIDTH + 8 * c), _mm256_broadcast_ss(x_scales + r * spans + span));
+                const __m256 before = span ? _mm256_loadu_ps(out + r * out_stride + 8 * c) : _mm256_setzero_ps();
+                _mm256_storeu_ps(out + r * out_stride + 8 * c, _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[r][c]), scale, before));
+            }
+    }
+}
+
 constexpr int BLOCK_ROWS = 4, MOST_SUMS = 4;  // sums in units of a row of a panel
 
 #else
 
 typedef bf16 Operand;
+typedef bf16 Factor;       // what rows are multiplied with weights as
+constexpr int SPAN = 32;  // what their terms are padded to: a tile
 
 template <int ROWS, int PANELS>
 void block(const bf16* x, size_t x_stride, const bf16* panels, size_t panel_stride, int pairs, bool add, float* out, size_t out_stride) {
@@ -411,9 +454,11 @@ int over(int count, int by) { return (count + by - 1) / by; }
 
 // ---- Linear layers -----------------------------------------------------------------------------------------------------------------
 
-// A weight [n, k] as over(n, 16) panels of `terms` = k rounded up to a multiple of 32; what is not there is zero.
+// A weight [n, k] as over(n, 16) panels of `terms` = k rounded up to whole spans; what is not there is zero. On tier 0 the panels hold
+// integers, and `scales` [panels][terms / SPAN][16] what to multiply them with.
 struct PackedWeight {
-    const bf16* panels;
+    const Factor* panels;
+    const float* scales;
     int32_t n, k, terms;
 };
 
@@ -426,20 +471,78 @@ struct Best { float value; int32_t index; };
 Scratch operands, bests, partials;  // of the call that runs: there is one at a time
 thread_local Scratch own;
 
-// The rows to multiply: on tiers 1 and 2 a bf16 copy, terms padded with zeros and rows to a whole item.
-const Operand* operands_of(const float* x, int rows, int k, int terms) {
+// Rows as they are multiplied with a weight, terms padded with zeros and, for tiles, room for whole items.
+struct Factors {
+    const Factor* rows;
+    const float* scales;  // tier 0: [rows][terms / SPAN]
+};
+
 #if OCTAVO_TIER == 0
-    (void)rows, (void)k, (void)terms;
-    return x;
+// One span as integers and their scale; what is not finite makes the scale NaN, so that it is not lost.
+void to_factors(const float* from, int count, Factor* to, float& scale) {
+    float padded[SPAN] = {};
+    if (count < SPAN) from = (const float*)memcpy(padded, from, count * sizeof(float));
+    Vector most = {}, poison = {};
+    for (int i = 0; i < SPAN; i += LANES) {
+        const Vector x = load(from + i);
+        most = largest(most, largest(x, -x));
+        poison += x * 0.0f;
+    }
+    const float size = largest_lane(most);
+    scale = size / MOST_FACTOR + sum(poison);
+    const float factor = size > 0 && size < INFINITY ? MOST_FACTOR / size : 0;
+    for (int i = 0; i < SPAN; i += LANES) {
+        const __m256i wide = _mm256_cvtps_epi32((__m256)(load(from + i) * factor));
+        const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packs_epi32(wide, wide), 0xd8);
+        _mm_storeu_si128((__m128i*)(to + i), _mm256_castsi256_si128(pairs));
+    }
+}
+#endif
+
+Factors factors_of(const float* x, int rows, int k, int terms) {
+    const int spans = terms / SPAN;
+    const size_t room = (size_t)over(rows, ITEM_ROWS) * ITEM_ROWS * terms;
+    char* memory = operands.get<char>(room * sizeof(Factor) + (size_t)rows * spans * sizeof(float));
+    Factor* to = (Factor*)memory;
+    float* scales = (float*)(memory + room * sizeof(Factor));
+    const int some = over(rows, 4 * pool.threads);
+    parallel(over(rows, some), [=](int item, int) {
+        for (int r = item * some; r < rows && r < (item + 1) * some; r++) {
+            const float* from = x + (size_t)r * k;
+            Factor* row = to + (size_t)r * terms;
+#if OCTAVO_TIER == 0
+            for (int span = 0; span < spans; span++)
+                to_factors(from + span * SPAN, k - span * SPAN < SPAN ? k - span * SPAN : SPAN, row + span * SPAN, scales[(size_t)r * spans + span]);
 #else
-    Operand* copy = operands.get<Operand>((size_t)over(rows, ITEM_ROWS) * ITEM_ROWS * terms);
-    parallel(over(rows, ITEM_ROWS), [=](int item, int) {
-        for (int r = item * ITEM_ROWS; r < rows && r < (item + 1) * ITEM_ROWS; r++) {
-            to_operands(x + (size_t)r * k, k, 1.0f, copy + (size_t)r * terms);
-            memset(copy + (size_t)r * terms + k, 0, (terms - k) * sizeof(Operand));
+            to_operands(from, k, 1.0f, row);
+            memset(row + k, 0, (terms - k) * sizeof(Factor));
+#endif
         }
     });
-    return copy;
+    return {to, scales};
+}
+
+// sums[rows, 32] = rows from `row` times two panels of a weight, `apart` panels from each other (count 1: the first alone).
+void multiply_weight(const Factors& x, int row, int rows, const PackedWeight* weight, int panel, int apart, int count, float* sums) {
+    const size_t elements = (size_t)weight->terms * WIDTH;
+    const Factor* from = x.rows + (size_t)row * weight->terms;
+#if OCTAVO_TIER == 0
+    const int spans = weight->terms / SPAN;
+    for (int c = 0; c < count; c++) {
+        const Factor* terms = weight->panels + (panel + c * apart) * elements;
+        const float* scales = weight->scales + (size_t)(panel + c * apart) * spans * WIDTH;
+        for (int r = 0; r < rows; r += BLOCK_ROWS) {
+            const auto call = [&](auto block) { block(from + (size_t)r * weight->terms, weight->terms, x.scales + (size_t)(row + r) * spans, terms, scales, spans, r ? terms : terms + 2 * elements, sums + r * 2 * WIDTH + c * WIDTH, 2 * WIDTH); };
+            switch (rows - r) {
+                case 1: call(integer_block<1>); break;
+                case 2: call(integer_block<2>); break;
+                case 3: call(integer_block<3>); break;
+                default: call(integer_block<4>);
+            }
+        }
+    }
+#else
+    multiply(from, weight->terms, rows, weight->panels + panel * elements, apart * elements, count, weight->terms / 2, false, sums, 2 * WIDTH);
 #endif
 }
 
@@ -486,14 +589,36 @@ EXPORT int octavo_start(int threads) {
 
 EXPORT int octavo_threads() { return pool.threads; }
 
-// weight bf16 [n, k], row by row, into panels: over(n, 16) * terms * 16 elements.
-EXPORT void octavo_pack(const bf16* weight, int n, int k, int terms, bf16* panels) {
+// Bytes of a packed weight [n, k] and how many terms it is padded to.
+EXPORT size_t octavo_packed_bytes(int n, int k, int32_t* terms) {
+    *terms = over(k, SPAN) * SPAN;
+    const size_t panels = over(n, WIDTH), elements = panels * *terms * WIDTH;
+    return elements * sizeof(Factor) + (OCTAVO_TIER == 0 ? elements / SPAN * sizeof(float) : 0);
+}
+
+// weight bf16 [n, k], row by row, into `memory` of octavo_packed_bytes: panels, then scales.
+EXPORT void octavo_pack(const bf16* weight, int n, int k, Factor* memory) {
+    const int terms = over(k, SPAN) * SPAN;
+    const size_t elements = (size_t)terms * WIDTH;
+    float* all_scales = (float*)(memory + over(n, WIDTH) * elements);
+    (void)all_scales;
     parallel(over(n, WIDTH), [=](int panel, int) {
-        bf16* to = panels + (size_t)panel * terms * WIDTH;
-        memset(to, 0, (size_t)terms * WIDTH * sizeof(bf16));
+        Factor* to = memory + panel * elements;
+        memset(to, 0, elements * sizeof(Factor));
         for (int c = 0; c < WIDTH && panel * WIDTH + c < n; c++) {
             const bf16* from = weight + ((size_t)panel * WIDTH + c) * k;
-            for (int term = 0; term < k; term++) to[(term / 2) * 2 * WIDTH + 2 * c + term % 2] = from[term];
+            const auto place = [=](int term) -> Factor& { return to[(term / 2) * 2 * WIDTH + 2 * c + term % 2]; };
+#if OCTAVO_TIER == 0
+            for (int span = 0; span < terms / SPAN; span++) {
+                const int end = k < (span + 1) * SPAN ? k : (span + 1) * SPAN;
+                float most = 0;
+                for (int term = span * SPAN; term < end; term++) most = fmaxf(most, fabsf(to_float(from[term])));
+                for (int term = span * SPAN; term < end; term++) place(term) = (Factor)(most > 0 ? nearbyintf(to_float(from[term]) / most * MOST_WEIGHT) : 0);
+                all_scales[(panel * (elements / WIDTH / SPAN) + span) * WIDTH + c] = most / MOST_WEIGHT;
+            }
+#else
+            for (int term = 0; term < k; term++) place(term) = from[term];
+#endif
         }
     });
 }
@@ -501,21 +626,26 @@ EXPORT void octavo_pack(const bf16* weight, int n, int k, int terms, bf16* panel
 // Rows `ids` of a packed weight, out fp32 [count, k]: the embedding of a model that ties it to its head.
 EXPORT void octavo_rows(const PackedWeight* weight, const int64_t* ids, int count, float* out) {
     parallel(count, [=](int item, int) {
-        const int64_t id = ids[item];
-        const bf16* from = weight->panels + (size_t)(id / WIDTH) * weight->terms * WIDTH + 2 * (id % WIDTH);
+        const size_t panel = ids[item] / WIDTH, c = ids[item] % WIDTH;
+        const Factor* from = weight->panels + panel * weight->terms * WIDTH + 2 * c;
         float* to = out + (size_t)item * weight->k;
-        for (int term = 0; term < weight->k; term++) to[term] = to_float(from[(term / 2) * 2 * WIDTH + term % 2]);
+        for (int term = 0; term < weight->k; term++) {
+            const Factor value = from[(term / 2) * 2 * WIDTH + term % 2];
+#if OCTAVO_TIER == 0
+            to[term] = value * weight->scales[(panel * (weight->terms / SPAN) + term / SPAN) * WIDTH + c];
+#else
+            to[term] = to_float(value);
+#endif
+        }
     });
 }
 
-// epilogue(x · Wᵀ + addend): x fp32 [rows, k], k even; addend fp32 with rows `addend_stride` apart (0: one for all), or null.
+// epilogue(x · Wᵀ + addend): x fp32 [rows, k]; addend fp32 with rows `addend_stride` apart (0: one for all), or null.
 // NONE: out fp32 [rows, n]. SILU_MUL (no addend): [rows, n / 2], gates in the upper half of W, n / 2 a multiple of 16.
 // ARGMAX (no addend): out int64 [rows], the columns with the greatest value.
 EXPORT void octavo_linear(const PackedWeight* weight, const float* x, int rows, const float* addend, size_t addend_stride, int epilogue, void* out) {
-    const int n = weight->n, terms = weight->terms, panels = over(n, WIDTH), row_items = over(rows, ITEM_ROWS);
-    const int pairs = OCTAVO_TIER == 0 ? weight->k / 2 : terms / 2;
-    const size_t panel = (size_t)terms * WIDTH, x_stride = OCTAVO_TIER == 0 ? weight->k : terms;
-    const Operand* operand = operands_of(x, rows, weight->k, terms);
+    const int n = weight->n, panels = over(n, WIDTH), row_items = over(rows, ITEM_ROWS);
+    const Factors factors = factors_of(x, rows, weight->k, weight->terms);
     Best* best = epilogue == ARGMAX ? bests.get<Best>((size_t)pool.threads * rows) : nullptr;
     if (best)
         for (int i = 0; i < pool.threads * rows; i++) best[i] = {-INFINITY, 0};
@@ -524,14 +654,13 @@ EXPORT void octavo_linear(const PackedWeight* weight, const float* x, int rows, 
         const int unit = item / row_items, row = item % row_items * ITEM_ROWS;
         const int some = rows - row < ITEM_ROWS ? rows - row : ITEM_ROWS;
         alignas(64) float sums[MOST_ROWS * 2 * WIDTH];
-        const Operand* from = operand + row * x_stride;
         if (epilogue == SILU_MUL) {
-            multiply(from, x_stride, some, weight->panels + unit * panel, panels / 2 * panel, 2, pairs, false, sums, 2 * WIDTH);
+            multiply_weight(factors, row, some, weight, unit, panels / 2, 2, sums);
             store_gated(sums, some, (float*)out + (size_t)row * (n / 2) + unit * WIDTH, n / 2);
             return;
         }
         const int column = unit * 2 * WIDTH, columns = n - column < 2 * WIDTH ? n - column : 2 * WIDTH;
-        multiply(from, x_stride, some, weight->panels + 2 * unit * panel, panel, over(columns, WIDTH), pairs, false, sums, 2 * WIDTH);
+        multiply_weight(factors, row, some, weight, 2 * unit, 1, over(columns, WIDTH), sums);
         if (epilogue == NONE) {
             const float* add = addend ? addend + row * addend_stride + column : nullptr;
             store_columns(sums, some, columns, add, addend_stride, (float*)out + (size_t)row * n + column, n);

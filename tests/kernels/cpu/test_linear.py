@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from octavo_kernels import reference
 from octavo_kernels.cpu.kernels import CpuKernels
@@ -15,9 +16,25 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+SPAN, MOST_WEIGHT, MOST_FACTOR = 64, 2047, 16383  # of tier 0's integers
+
+
+def integers(x: Tensor, most: int, by_factor: bool) -> Tensor:
+    """Each 64 terms of a row rounded to −most … most times their greatest, in fp32 as tier 0 does; `by_factor`: as it does rows."""
+    spans = functional.pad(x.float(), (0, -x.shape[1] % SPAN)).unflatten(1, (-1, SPAN))
+    size = spans.abs().amax(-1, keepdim=True)
+    scaled = spans * (most / size) if by_factor else spans / size * most
+    return (torch.where(size > 0, scaled.round(), 0.0).double() * (size / most)).flatten(1)[:, : x.shape[1]]
+
+
 def operand(kernels: CpuKernels, x: Tensor) -> Tensor:
-    """What the tier multiplies: tiers of bf16 instructions round their rows."""
-    return x if kernels.tier == "avx2" else x.bfloat16().float()
+    """What the tier multiplies of rows: tiers of bf16 instructions round to bf16."""
+    return integers(x, MOST_FACTOR, True) if kernels.tier == "avx2" else x.bfloat16().double()
+
+
+def packed(kernels: CpuKernels, weight: Tensor) -> Tensor:
+    """What the tier keeps of a weight."""
+    return integers(weight, MOST_WEIGHT, False) if kernels.tier == "avx2" else weight.double()
 
 
 @pytest.mark.parametrize(("columns", "terms", "rows"), SHAPES)
@@ -27,9 +44,9 @@ def test_a_product_is_the_sum_of_its_terms_and_the_addend(
 ) -> None:
     weight, x = draw(columns, terms).bfloat16(), draw(rows, terms, seed=1)
     add = {"none": None, "bias": draw(columns, seed=2), "delta": draw(rows, columns, seed=2)}[addend]
-    expected = operand(kernels, x).double() @ weight.double().T + (0 if add is None else add.double())
+    expected = operand(kernels, x) @ packed(kernels, weight).T + (0 if add is None else add.double())
     got = kernels.linear(kernels.pack(weight), x, add)
-    torch.testing.assert_close(got.double(), expected, rtol=1e-5, atol=1e-5 * terms**0.5)
+    torch.testing.assert_close(got.double(), expected, rtol=1e-5, atol=3e-5 * terms**0.5)
 
 
 @pytest.mark.parametrize(("half", "terms", "rows"), [(16, 2, 1), (48, 64, 3), (80, 96, 30)])
@@ -37,7 +54,7 @@ def test_the_gated_product_is_silu_of_the_upper_half_times_the_lower(
     kernels: CpuKernels, half: int, terms: int, rows: int
 ) -> None:
     weight, x = draw(2 * half, terms).bfloat16(), draw(rows, terms, seed=1)
-    expected = reference.silu_mul(operand(kernels, x).double() @ weight.double().T)
+    expected = reference.silu_mul(operand(kernels, x) @ packed(kernels, weight).T)
     got = kernels.gated(kernels.pack(weight), x)
     torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-4)
 
@@ -65,11 +82,28 @@ def test_a_row_has_the_same_bits_alone_and_in_company(kernels: CpuKernels, terms
         assert torch.equal(kernels.gated(packed, alone)[0], together[1][row])
 
 
-@pytest.mark.parametrize(("columns", "terms"), [(16, 2), (100, 48), (33, 34)])
-def test_rows_of_a_packed_weight_come_out_as_they_went_in(kernels: CpuKernels, columns: int, terms: int) -> None:
+@pytest.mark.parametrize(("columns", "terms"), [(16, 2), (100, 48), (33, 134)])
+def test_rows_of_a_packed_weight_come_out_as_they_are_kept(kernels: CpuKernels, columns: int, terms: int) -> None:
     weight = draw(columns, terms).bfloat16()
     ids = torch.tensor([columns - 1, 0, columns // 2, 0])
-    assert torch.equal(kernels.rows(kernels.pack(weight), ids), weight[ids].float())
+    got = kernels.rows(kernels.pack(weight), ids)
+    torch.testing.assert_close(got.double(), packed(kernels, weight)[ids], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_is_not_lost(kernels: CpuKernels, bad: float) -> None:
+    x = draw(3, 128)
+    x[1, 70] = bad
+    got = kernels.linear(kernels.pack(draw(32, 128, seed=1).bfloat16()), x)
+    assert got.isfinite().all(1).tolist() == [True, False, True]
+    assert not got[1].isfinite().any()
+
+
+def test_integers_never_overflow(kernels: CpuKernels) -> None:
+    """All terms at their greatest, of one sign: the largest sum that a span can have."""
+    weight, x = torch.full((16, 640), 3.0).bfloat16(), torch.full((5, 640), 7.0)
+    got = kernels.linear(kernels.pack(weight), x)
+    torch.testing.assert_close(got, torch.full((5, 16), 640 * 21.0), rtol=1e-5, atol=0.0)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 8), (3, 576), (37, 50)])
