@@ -21,10 +21,11 @@ SPAN, MOST_WEIGHT, MOST_FACTOR = 64, 2047, 16383  # of tier 0's integers
 
 def integers(x: Tensor, most: int, by_factor: bool) -> Tensor:
     """Each 64 terms of a row rounded to −most … most times their greatest, in fp32 as tier 0 does; `by_factor`: as it does rows."""
-    spans = functional.pad(x.float(), (0, -x.shape[1] % SPAN)).unflatten(1, (-1, SPAN))
+    spans = functional.pad(x.float(), (0, -x.shape[1] % SPAN)).view(len(x), -1, SPAN)
     size = spans.abs().amax(-1, keepdim=True)
     scaled = spans * (most / size) if by_factor else spans / size * most
-    return (torch.where(size > 0, scaled.round(), 0.0).double() * (size / most)).flatten(1)[:, : x.shape[1]]
+    kept: Tensor = torch.where(size > 0, scaled.round(), 0.0).double() * (size / most)
+    return kept.flatten(1)[:, : x.shape[1]]
 
 
 def operand(kernels: CpuKernels, x: Tensor) -> Tensor:

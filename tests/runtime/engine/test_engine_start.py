@@ -51,7 +51,7 @@ def test_an_abort_ends_the_gathering(new_engine: MakeEngine) -> None:
 
 
 def test_generate_waits_the_delay_and_answers_alike(tiny: Path, alone: Alone) -> None:
-    llm = LLM(ServeConfig(str(tiny), kv_cache_memory=8 << 20, scheduler_delay_ms=200.0))
+    llm = LLM(ServeConfig(str(tiny), dtype="float32", kv_cache_memory=8 << 20, scheduler_delay_ms=200.0))
     started_s = time.monotonic()
     completions = llm.generate([FIRST, SECOND])
     assert time.monotonic() - started_s >= 0.2

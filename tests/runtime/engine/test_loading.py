@@ -3,11 +3,22 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from octavo_kernels.cpu import library
+from octavo_kernels.cpu.library import UnavailableError, best_library
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.model.weights import open_checkpoint
 from tests.runtime.models import save_tiny_model
+
+
+def runs_here() -> bool:
+    try:
+        best_library(threads=1)
+    except UnavailableError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_model(tmp_path_factory.mktemp("model"))
 
 
-def loaded(folder: Path, batch_invariant: bool = False) -> LoadedModel:
-    config = ServeConfig(str(folder), kv_cache_memory=8 << 20, batch_invariant=batch_invariant)
+def loaded(folder: Path, batch_invariant: bool = False, dtype: str = "float32") -> LoadedModel:
+    config = ServeConfig(str(folder), dtype=dtype, kv_cache_memory=8 << 20, batch_invariant=batch_invariant)
     return load(config, lambda percent: None)
 
 
@@ -25,6 +36,21 @@ def loaded(folder: Path, batch_invariant: bool = False) -> LoadedModel:
 )
 def test_the_flag_chooses_the_back_end(folder: Path, batch_invariant: bool, name: str) -> None:
     assert loaded(folder, batch_invariant).backend.name == name
+
+
+@pytest.mark.skipif(not runs_here(), reason="the CPU kernels need AVX2 and, to be compiled, g++")
+@pytest.mark.parametrize("batch_invariant", [False, True], ids=["ordinary", "invariant"])
+def test_the_cpu_kernels_compute_where_they_can_and_need_no_tiles(folder: Path, batch_invariant: bool) -> None:
+    model = loaded(folder, batch_invariant, "auto")
+    assert (model.backend.name, model.dtype) == ("cpu", torch.bfloat16)
+
+
+def test_without_kernels_torch_computes_and_says_why(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(library, "cpu_flags", frozenset)
+    assert loaded(folder, dtype="auto").backend.name == "reference"
+    assert "plain torch computes, several times slower than the CPU kernels: this CPU has no AVX2" in caplog.text
 
 
 def test_tells_the_fingerprint_of_the_files(folder: Path) -> None:

@@ -25,7 +25,7 @@ def server(tiny_chat_model: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     secret = folder / "secret"
     secret.write_text("a secret\n")
     flags = ["--max-num-seqs", "1", "--tenant-header", "X-Tenant", "--tenant-secret-file", str(secret), "--audit"]
-    with running_server(tiny_chat_model, folder, *flags, "--kv-cache-memory", "2Mi") as running:
+    with running_server(tiny_chat_model, folder, *flags, "--kv-cache-memory", "1Mi") as running:
         yield running
 
 
