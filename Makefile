@@ -35,8 +35,8 @@ test: setup ## all tests but those that need a GPU (the cluster tier starts a Ku
 test-fast: setup ## tests without the cluster tier
 	@$(BIN)/pytest -m "not gpu and not cluster"
 
-test-gpu: setup ## the tests that need a GPU
-	@$(BIN)/pytest -m gpu
+test-gpu: setup ## the tests that need a GPU, the kernels' figures and an 8B-shaped model end to end (OUT=<folder> for the figures)
+	@bench/test_gpu.sh
 
 check: lint types imports test ## lint, types, import contracts, all tests
 
@@ -69,7 +69,7 @@ base: setup ## a local base image by debootstrap, where none can be pulled
 chart: setup ## render the chart's copy of the CRD, lint the chart
 	@$(BIN)/python -m tests.chart.render
 
-bench: setup ## the serving benchmark: throughput and latency of the mixed workload
+bench: setup ## the serving benchmark: the mixed workload and one stream, beside other engines
 	@$(BIN)/python -m bench.serving
 
 lock: ## pin all dependencies again (needs uv)

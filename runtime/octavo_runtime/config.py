@@ -107,7 +107,7 @@ class ServeConfig:
     device: str = option("auto", "where the model runs", choices=DEVICES)
     dtype: str = option(
         "auto",
-        "type of weights and KV cache; auto: bfloat16 on GPUs and on CPUs with bf16 instructions",
+        "type of weights and KV cache; auto: bfloat16 on GPUs and on CPUs with AVX2 or better",
         choices=DTYPES,
     )
     tensor_parallel_size: int = option(
@@ -149,8 +149,8 @@ class ServeConfig:
     )
     batch_invariant: bool = option(
         False,
-        "compute logits that do not depend on what else is in the batch (CPU only; steps take 1.5 to 3 times as long: "
-        "`octavo bench batch_invariant`)",
+        "compute logits that do not depend on what else is in the batch (CPU only; the CPU kernels do so anyhow, "
+        "without them steps take 1.5 to 3 times as long: `octavo bench batch_invariant`)",
         parse_switch,
     )
     audit: bool = option(

@@ -164,3 +164,21 @@ class CpuKernels:
         out = torch.empty(len(draws), dtype=torch.int64)
         self._library.octavo_draw(logits.data_ptr(), logits.shape[1], entries, len(draws), out.data_ptr())
         return out.tolist()
+
+    def rank(self, logits: Tensor, rows: Sequence[tuple[int, float]], wanted: int) -> tuple[Tensor, Tensor]:
+        """For each (row, temperature) the `wanted` greatest of logits[row], greatest first, of equal ones the lower id.
+
+        logits fp32 `[R, V]` → ids int32 `[rows, wanted]`, and fp64 `[rows]`: the sum of exp((x − greatest) / temperature).
+        """
+        assert logits.is_contiguous()
+        assert logits.dtype == torch.float32
+        assert wanted <= logits.shape[1]
+        indices = torch.tensor([row for row, _ in rows], dtype=torch.int32)
+        heats = torch.tensor([heat for _, heat in rows], dtype=torch.float32)
+        ids = torch.empty(len(rows), wanted, dtype=torch.int32)
+        masses = torch.empty(len(rows), dtype=torch.float64)
+        self._library.octavo_rank(
+            *(logits.data_ptr(), logits.shape[1], indices.data_ptr(), heats.data_ptr(), len(rows), wanted),
+            *(ids.data_ptr(), masses.data_ptr()),
+        )
+        return ids, masses

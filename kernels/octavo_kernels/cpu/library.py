@@ -27,6 +27,7 @@ class UnavailableError(RuntimeError):
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "octavo_draw": (c_void_p, c_int, POINTER(Draw), c_int, c_void_p),
+    "octavo_rank": (c_void_p, c_int, c_void_p, c_void_p, c_int, c_int, c_void_p, c_void_p),
     "octavo_pack": (c_void_p, c_int, c_int, c_void_p),
     "octavo_rows": (POINTER(PackedWeight), c_void_p, c_int, c_void_p),
     "octavo_linear": (POINTER(PackedWeight), c_void_p, c_int, c_void_p, c_size_t, c_int, c_void_p),

@@ -30,6 +30,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include <linux/futex.h>
@@ -44,8 +45,10 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
+#define UNROLL_TWICE _Pragma("unroll 2")
 #else
 #define UNROLL _Pragma("GCC unroll 16")  // arrays of sums stay in registers only where every index is a constant
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
 #endif
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -273,10 +276,12 @@ void integer_block(const Factor* x, size_t x_stride, const float* x_scales, cons
         __m256i total[ROWS][2];
         UNROLL
         for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
+        UNROLL_TWICE  // gcc 12 gives each sum a new register and copies it back at the end: once for two pairs
         for (int pair = span * SPAN / 2; pair < (span + 1) * SPAN / 2; pair++) {
             _mm_prefetch((const char*)(next + pair * 2 * WIDTH), _MM_HINT_T1);
-            const __m256i left = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH));
-            const __m256i right = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH + WIDTH));
+            __m256i left = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH));
+            __m256i right = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH + WIDTH));
+            __asm__("" : "+x"(left), "+x"(right));  // or gcc loads them again for each row, more than a cycle can load
             UNROLL
             for (int r = 0; r < ROWS; r++) {
                 int32_t both;
@@ -1005,6 +1010,40 @@ int64_t draw(const float* logits, int vocab, float temperature, uint64_t seed, u
     return best.index;
 }
 
+// Order of floats as order of integers.
+uint32_t order(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits & 0x80000000 ? ~bits : bits | 0x80000000;
+}
+
+// The `wanted` greatest of a row, greatest first and of equal ones the lower index, into `ids`. A histogram of the upper bits finds
+// where they begin, so that only they and their bin's neighbours are sorted.
+void rank(const float* row, int vocab, int wanted, int32_t* ids) {
+    constexpr int SHIFT = 18, BINS = 1 << (32 - SHIFT);
+    int32_t* counts = own.get<int32_t>(BINS + 2 * (size_t)vocab);
+    Best* chosen = (Best*)(counts + BINS);
+    memset(counts, 0, BINS * sizeof *counts);
+    for (int i = 0; i < vocab; i++) counts[order(row[i]) >> SHIFT]++;
+    int bin = BINS - 1;
+    for (int above = counts[bin]; above < wanted && bin > 0;) above += counts[--bin];
+    int found = 0;
+    for (int i = 0; i < vocab; i++)
+        if ((int)(order(row[i]) >> SHIFT) >= bin) chosen[found++] = {row[i], i};
+    std::sort(chosen, chosen + found, [](const Best& a, const Best& b) { return a.value > b.value || (a.value == b.value && a.index < b.index); });
+    for (int i = 0; i < wanted; i++) ids[i] = chosen[i].index;
+}
+
+// Sum of exp((x - greatest) / temperature) over a row.
+double mass(const float* row, int vocab, float greatest, float temperature) {
+    const float factor = LOG2_E / temperature;
+    double total = 0;
+    int i = 0;
+    for (; i + LANES <= vocab; i += LANES) total += sum(exp2v((load(row + i) - greatest) * factor));
+    for (; i < vocab; i++) total += exp2v(splat((row[i] - greatest) * factor))[0];
+    return total;
+}
+
 }  // namespace
 
 // A request's draw: with noise of (seed, position) from row `row`.
@@ -1019,5 +1058,15 @@ struct Draw {
 EXPORT void octavo_draw(const float* logits, int vocab, const Draw* draws, int count, int64_t* out) {
     parallel(count, [=](int i, int) {
         out[i] = draw(logits + (size_t)draws[i].row * vocab, vocab, draws[i].temperature, draws[i].seed, draws[i].position);
+    });
+}
+
+// For each of `count` rows of logits fp32 [rows, vocab] its `wanted` <= vocab greatest, greatest first, into ids int32 [count, wanted],
+// and into masses fp64 [count] what softmax(row / temperature) divides by, relative to the greatest.
+EXPORT void octavo_rank(const float* logits, int vocab, const int32_t* rows, const float* temperatures, int count, int wanted, int32_t* ids, double* masses) {
+    parallel(count, [=](int i, int) {
+        const float* row = logits + (size_t)rows[i] * vocab;
+        rank(row, vocab, wanted, ids + (size_t)i * wanted);
+        masses[i] = mass(row, vocab, row[ids[(size_t)i * wanted]], temperatures[i]);
     });
 }

@@ -109,7 +109,7 @@ class ModelRunner:
                 Draw([best] * row.choices)
                 for best, row in zip(self._model.likeliest(hidden).tolist(), rows, strict=True)
             ]
-        return sample(self._model.logits(hidden), rows, self._model.draw)
+        return sample(self._model.logits(hidden), rows, self._model.drawing)
 
     def _row(self, number: int) -> Row:
         slot = self._slots[number]

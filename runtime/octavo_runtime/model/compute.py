@@ -4,14 +4,14 @@ The residual stream is a tensor that the compute makes (`Embedding.rows`) and ad
 own affair. Everything between two products of a layer is one call, so that a fused kernel and plain torch agree on the border.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from torch import Tensor
 
 from octavo_kernels import reference
 from octavo_runtime.model.linear import Epilogue, Linear, padded_rows
-from octavo_runtime.model.sampler import FreeDraw, draw_by_definition
+from octavo_runtime.model.sampler import Definition, Drawing
 from octavo_runtime.model.weights import WeightReader
 
 
@@ -48,9 +48,8 @@ class Compute(Protocol):
         """The weights of a norm, or a bias, in the type that the compute takes them in."""
         ...
 
-    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
-        """See `sampler.FreeDraws`."""
-        ...
+    @property
+    def drawing(self) -> Drawing: ...
 
     def padded_rows(self, rows: int) -> int:
         """How many rows it pays to compute for `rows`, at least as many."""
@@ -97,8 +96,9 @@ class TorchCompute:
     def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
         return weights.take(name, (length,))
 
-    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
-        return draw_by_definition(logits, draws)
+    @property
+    def drawing(self) -> Drawing:
+        return Definition()
 
     def padded_rows(self, rows: int) -> int:
         return padded_rows(rows)

@@ -8,7 +8,7 @@ from torch import Tensor
 from octavo_kernels.cpu.kernels import CpuKernels, Packed
 from octavo_runtime.model.compute import Embedding, Product
 from octavo_runtime.model.linear import Epilogue
-from octavo_runtime.model.sampler import FreeDraw
+from octavo_runtime.model.sampler import FreeDraw, Ranked
 from octavo_runtime.model.weights import WeightReader
 
 
@@ -39,11 +39,24 @@ class CpuEmbedding:
         return CpuProduct(self._kernels, self._weight)
 
 
+class CpuDrawing:
+    def __init__(self, kernels: CpuKernels) -> None:
+        self._kernels = kernels
+
+    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
+        return self._kernels.draw(logits, [(one.row, one.seed, one.position, one.temperature) for one in draws])
+
+    def rank(self, logits: Tensor, rows: Sequence[tuple[int, float]], count: int) -> list[Ranked]:
+        ids, masses = self._kernels.rank(logits, rows, count)
+        return [Ranked(row, mass) for row, mass in zip(ids.long().numpy(), masses.tolist(), strict=True)]
+
+
 class CpuCompute:
     name = "cpu"
 
     def __init__(self, kernels: CpuKernels) -> None:
         self._kernels = kernels
+        self.drawing = CpuDrawing(kernels)
 
     def product(self, weights: WeightReader, parts: Mapping[str, tuple[int, int]]) -> Product:
         shards = [weights.take(name, shape) for name, shape in parts.items()]
@@ -54,9 +67,6 @@ class CpuCompute:
 
     def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
         return weights.take(name, (length,), torch.float32)
-
-    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
-        return self._kernels.draw(logits, [(one.row, one.seed, one.position, one.temperature) for one in draws])
 
     def padded_rows(self, rows: int) -> int:
         return rows

@@ -1,7 +1,5 @@
 """A decoder of the Llama family: `hidden` runs the layers over a step's tokens, `logits` the head over the rows that need it."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -10,7 +8,7 @@ from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, Head
 from octavo_runtime.model.compute import Compute, TorchCompute
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.rotary import Rotary
-from octavo_runtime.model.sampler import FreeDraw
+from octavo_runtime.model.sampler import Drawing
 from octavo_runtime.model.weights import WeightReader
 
 
@@ -121,8 +119,9 @@ class Decoder:
         """The token of the greatest logit of each row, of equal ones the lowest: int64 `[R]`."""
         return self._head.argmax(self._filled(hidden))[: len(hidden)]
 
-    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
-        return self._compute.draw(logits, draws)
+    @property
+    def drawing(self) -> Drawing:
+        return self._compute.drawing
 
     def _filled(self, hidden: Tensor) -> Tensor:
         missing = self.padded_rows(len(hidden)) - len(hidden)

@@ -6,7 +6,8 @@ the lowest id on every path.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,11 @@ class Row:
         """Whether every token may be drawn that is not banned."""
         return not self.top and not self.sampling.greedy and not self.sampling.restricts
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it draws among the likeliest."""
+        return not self.top and not self.sampling.greedy and self.sampling.restricts
+
 
 @dataclasses.dataclass(frozen=True)
 class Draw:
@@ -67,12 +73,30 @@ class FreeDraw:
     temperature: float
 
 
-# Draws tokens from fp32 logits `[R, V]`: for each the argmax of logits / temperature + Gumbel noise.
-FreeDraws = Callable[[Tensor, Sequence[FreeDraw]], list[int]]
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+    """The likeliest tokens of a row, likeliest first, of equal ones the lower id; `mass`: the sum over the whole vocabulary of
+    exp((x − greatest) / temperature)."""
+
+    ids: Ids
+    mass: float
 
 
-def sample(logits: Tensor, rows: list[Row], draw_free: FreeDraws | None = None) -> list[Draw]:
-    """Draw for each row of fp32 logits `[R, V]`, which may be changed. `draw_free`: a faster `draw_by_definition`."""
+class Drawing(Protocol):
+    """What draws are made of, over fp32 logits `[R, V]`."""
+
+    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
+        """For each the argmax of its row's logits / temperature + Gumbel noise."""
+        ...
+
+    def rank(self, logits: Tensor, rows: Sequence[tuple[int, float]], count: int) -> list[Ranked]:
+        """The `count` likeliest tokens of each (row, temperature)."""
+        ...
+
+
+def sample(logits: Tensor, rows: list[Row], drawing: Drawing | None = None) -> list[Draw]:
+    """Draw for each row of fp32 logits `[R, V]`, which may be changed. `drawing`: a faster `Definition`."""
+    drawing = drawing or Definition()
     for index, row in enumerate(rows):
         if row.banned:
             logits[index, list(row.banned)] = -torch.inf
@@ -83,13 +107,27 @@ def sample(logits: Tensor, rows: list[Row], draw_free: FreeDraws | None = None) 
         if row.is_free
         for choice in range(row.choices)
     }
-    drawn = dict(zip(free, (draw_free or draw_by_definition)(logits, list(free.values())), strict=True)) if free else {}
+    limited = {index: row.sampling.temperature for index, row in enumerate(rows) if row.is_limited}
+    drawn = dict(zip(free, drawing.draw(logits, list(free.values())), strict=True)) if free else {}
+    count = min(_FIRST_LOOK, logits.shape[1])
+    ranked = dict(zip(limited, drawing.rank(logits, list(limited.items()), count), strict=True)) if limited else {}
     return [
         Draw([drawn[index, choice] for choice in range(row.choices)])
         if row.is_free
-        else _draw(logits[index], best, row)
+        else _draw(logits[index], best, row, ranked.get(index))
         for index, (best, row) in enumerate(zip(greedy, rows, strict=True))
     ]
+
+
+class Definition:
+    """A `Drawing` in numpy."""
+
+    def draw(self, logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
+        return draw_by_definition(logits, draws)
+
+    def rank(self, logits: Tensor, rows: Sequence[tuple[int, float]], count: int) -> list[Ranked]:
+        values = logits.cpu().numpy()
+        return [rank_by_definition(values[row], count, temperature) for row, temperature in rows]
 
 
 def draw_by_definition(logits: Tensor, draws: Sequence[FreeDraw]) -> list[int]:
@@ -106,13 +144,13 @@ def _seed(row: Row, choice: int) -> int:
     return (row.seed + choice) % 2**64
 
 
-def _draw(logits: Tensor, best: int, row: Row) -> Draw:
+def _draw(logits: Tensor, best: int, row: Row, ranked: Ranked | None) -> Draw:
     if row.top:
         return _likeliest(logits.cpu().numpy(), row.top)
     if row.sampling.greedy:
         return Draw([best] * row.choices)
     values = logits.cpu().numpy()
-    ids = candidates(values, row.sampling)
+    ids = candidates(values, row.sampling, ranked)
     scaled = values[ids] / np.float32(row.sampling.temperature)
     seeds = [_seed(row, choice) for choice in range(row.choices)]
     return Draw([int(ids[(scaled + gumbel(seed, row.position, ids)).argmax()]) for seed in seeds])
@@ -126,21 +164,26 @@ def _likeliest(logits: Logits, count: int) -> Draw:
     return Draw(ids.tolist(), (wide[ids] - total).tolist())
 
 
-def candidates(logits: Logits, sampling: Sampling) -> Ids:
-    """The ids that min_p, top_k and top_p leave, ascending; never none.
+def rank_by_definition(logits: Logits, count: int, temperature: float) -> Ranked:
+    scaled = logits.astype(np.float64) / temperature
+    return Ranked(_ranked(logits, count), float(np.exp(scaled - scaled.max()).sum()))
+
+
+def candidates(logits: Logits, sampling: Sampling, first: Ranked | None = None) -> Ids:
+    """The ids that min_p, top_k and top_p leave, ascending; never none. `first`: the likeliest, where they are known.
 
     top_k keeps the k likeliest, top_p the fewest likeliest whose probabilities (after the others) add up to at least p, min_p those
     of at least min_p times the likeliest's probability. Equal logits rank by id.
     """
     if not sampling.restricts:
         return np.flatnonzero(logits > -np.inf)
-    ranked = _ranked(logits, min(_FIRST_LOOK, len(logits)))
+    ranked = first or rank_by_definition(logits, min(_FIRST_LOOK, len(logits)), sampling.temperature)
     keep = _count(logits, ranked, sampling)
     if keep is None:
-        ranked = _ranked(logits, len(logits))
+        ranked = Ranked(_ranked(logits, len(logits)), ranked.mass)
         keep = _count(logits, ranked, sampling)
         assert keep is not None  # the whole vocabulary holds all probability
-    return np.sort(ranked[:keep])
+    return np.sort(ranked.ids[:keep])
 
 
 def _ranked(logits: Logits, count: int) -> Ids:
@@ -153,25 +196,24 @@ def _ranked(logits: Logits, count: int) -> Ids:
     return pool[np.argsort(-logits[pool], kind="stable")][:count]
 
 
-def _count(logits: Logits, ranked: Ids, sampling: Sampling) -> int | None:
+def _count(logits: Logits, ranked: Ranked, sampling: Sampling) -> int | None:
     """How many of the ranked ids stay, or None if that cannot be told without ranking more."""
-    whole = len(ranked) == len(logits)
-    scaled = logits.astype(np.float64) / sampling.temperature
-    weights = np.exp(scaled - scaled[ranked[0]])
-    ranked_weights = weights[ranked]
-    keep = len(ranked)
+    whole = len(ranked.ids) == len(logits)
+    scaled = logits[ranked.ids].astype(np.float64) / sampling.temperature
+    weights = np.exp(scaled - scaled[0])
+    keep = len(weights)
     limited = whole
     if sampling.min_p > 0.0:
-        above = int((ranked_weights >= sampling.min_p).sum())
-        limited, keep = limited or above < len(ranked), min(keep, max(1, above))
+        above = int((weights >= sampling.min_p).sum())
+        limited, keep = limited or above < len(weights), min(keep, max(1, above))
     if 0 < sampling.top_k <= keep:
         limited, keep = True, sampling.top_k
     # Without an end of the set among the ranked ids, only top_p alone can find one: its mass is the whole vocabulary's.
     if not limited and (sampling.top_p == 1.0 or sampling.top_k > 0 or sampling.min_p > 0.0):
         return None
     if sampling.top_p < 1.0:
-        mass = ranked_weights[:keep].sum() if limited else weights.sum()
-        cumulative = np.cumsum(ranked_weights[:keep])
+        mass = weights[:keep].sum() if limited else ranked.mass
+        cumulative = np.cumsum(weights[:keep])
         enough = int(np.searchsorted(cumulative, sampling.top_p * mass)) + 1
         if enough > keep and not limited:
             return None

@@ -32,3 +32,14 @@ def test_a_banned_token_is_never_drawn(kernels: CpuKernels) -> None:
     logits = torch.full((1, 40), -torch.inf)
     logits[0, 11] = -50.0
     assert kernels.draw(logits, [(0, seed, 3, 2.0) for seed in range(20)]) == [11] * 20
+
+
+@pytest.mark.parametrize(("vocab", "wanted"), [(5, 5), (1000, 1), (49152, 1024)])
+def test_the_greatest_come_in_order_and_of_equal_ones_the_first(kernels: CpuKernels, vocab: int, wanted: int) -> None:
+    logits = (2 * torch.randn((3, vocab), generator=torch.Generator().manual_seed(1))).round(decimals=2)  # has ties
+    logits[1, ::3] = -torch.inf
+    ids, masses = kernels.rank(logits, [(1, 0.5), (2, 3.0)], wanted)
+    for got, mass, row, temperature in zip(ids, masses.tolist(), logits[1:], (0.5, 3.0), strict=True):
+        assert got.tolist() == np.argsort(-row.numpy(), kind="stable")[:wanted].tolist()
+        weights = torch.exp((row.double() - row.max()) / temperature)
+        assert mass == pytest.approx(float(weights.sum()), rel=1e-5)

@@ -6,19 +6,11 @@ import pytest
 import torch
 
 from octavo_kernels.cpu import library
-from octavo_kernels.cpu.library import UnavailableError, best_library
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.model.weights import open_checkpoint
+from tests.kernels.cpu.available import cpu_kernels_run
 from tests.runtime.models import save_tiny_model
-
-
-def runs_here() -> bool:
-    try:
-        best_library(threads=1)
-    except UnavailableError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +30,7 @@ def test_the_flag_chooses_the_back_end(folder: Path, batch_invariant: bool, name
     assert loaded(folder, batch_invariant).backend.name == name
 
 
-@pytest.mark.skipif(not runs_here(), reason="the CPU kernels need AVX2 and, to be compiled, g++")
+@pytest.mark.skipif(not cpu_kernels_run(), reason="the CPU kernels need AVX2 and, to be compiled, g++")
 @pytest.mark.parametrize("batch_invariant", [False, True], ids=["ordinary", "invariant"])
 def test_the_cpu_kernels_compute_where_they_can_and_need_no_tiles(folder: Path, batch_invariant: bool) -> None:
     model = loaded(folder, batch_invariant, "auto")

@@ -7,9 +7,13 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from octavo_kernels.cpu.kernels import CpuKernels
+from octavo_kernels.cpu.library import best_library
 from octavo_runtime.messages import Sampling
 from octavo_runtime.model import sampler
+from octavo_runtime.model.cpu_compute import CpuDrawing
 from octavo_runtime.model.sampler import Draw, Row, candidates, sample
+from tests.kernels.cpu.available import cpu_kernels_run
 
 Logits = npt.NDArray[np.float32]
 GREEDY = Sampling(temperature=0.0)
@@ -256,3 +260,19 @@ def test_of_equally_likely_ones_the_lowest_ids_are_told(top: int) -> None:
     (draw,) = sample(logits, [Row(GREEDY, 0, 0, top=top)])
     assert draw.tokens == [7, 400, 1900, 0, 1][:top]
     assert draw.logprobs[0] == draw.logprobs[min(top, 3) - 1]
+
+
+@pytest.mark.skipif(not cpu_kernels_run(), reason="the CPU kernels need AVX2 and, to be compiled, g++")
+def test_the_cpu_kernels_draw_what_the_definition_draws() -> None:
+    logits = 3 * torch.randn((6, 5000), generator=torch.Generator().manual_seed(3))
+    settings = [
+        Sampling(temperature=1.0),
+        Sampling(temperature=0.7, top_p=0.9),
+        Sampling(temperature=1.3, top_k=40),
+        Sampling(temperature=0.8, min_p=0.05),
+        Sampling(temperature=5.0, top_p=0.999),  # more than the first look
+        Sampling(temperature=0.0),
+    ]
+    rows = [Row(one, seed=2**63 + n, position=n, banned=(n,), choices=3) for n, one in enumerate(settings)]
+    kernels = CpuDrawing(CpuKernels(best_library(threads=2)))
+    assert sample(logits.clone(), rows, kernels) == sample(logits.clone(), rows)
