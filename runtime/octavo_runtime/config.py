@@ -107,7 +107,7 @@ class ServeConfig:
     device: str = option("auto", "where the model runs", choices=DEVICES)
     dtype: str = option(
         "auto",
-        "type of weights and KV cache; auto: bfloat16 on GPUs and on CPUs with AVX2 or better",
+        "type of weights and KV cache; auto: bfloat16 on GPUs and with the CPU kernels (AVX2 or better)",
         choices=DTYPES,
     )
     tensor_parallel_size: int = option(

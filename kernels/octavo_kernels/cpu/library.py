@@ -6,7 +6,7 @@ import os
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
-from octavo_kernels.cpu.tier import cpu_flags, supported
+from octavo_kernels.cpu.tier import cpu_flags, source_number, supported
 
 
 class PackedWeight(Structure):
@@ -24,6 +24,8 @@ class Draw(Structure):
 class UnavailableError(RuntimeError):
     """The kernels cannot run here; the text says why and what would help."""
 
+
+_BUILD = "run `python -m octavo_kernels.cpu.build` where g++ is"
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "octavo_draw": (c_void_p, c_int, POINTER(Draw), c_int, c_void_p),
@@ -52,14 +54,23 @@ class Library:
 
 
 def open_library(path: Path, tier: str, threads: int) -> Library:
-    """Load a tier's library and start its threads, the caller's being one. Raises UnavailableError where the kernel refuses."""
-    functions = ctypes.CDLL(str(path))
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(functions, name)
-        function.argtypes, function.restype = arguments, None
-    functions.octavo_packed_bytes.argtypes = (c_int, c_int, POINTER(c_int32))
-    functions.octavo_packed_bytes.restype = c_size_t
-    error = functions.octavo_start(threads)
+    """Load a tier's library and start its threads, the caller's being one.
+
+    Raises UnavailableError where the file is none, was compiled from another source, or the kernel refuses its instructions.
+    """
+    try:
+        functions = ctypes.CDLL(str(path))
+        functions.octavo_build.restype = c_uint32
+        if functions.octavo_build() != source_number():
+            raise UnavailableError(f"{path} was compiled from another source: {_BUILD}")
+        for name, arguments in _ARGUMENTS.items():
+            function = getattr(functions, name)
+            function.argtypes, function.restype = arguments, None
+        functions.octavo_packed_bytes.argtypes = (c_int, c_int, POINTER(c_int32))
+        functions.octavo_packed_bytes.restype = c_size_t
+        error = functions.octavo_start(threads)
+    except (OSError, AttributeError) as error_of_file:
+        raise UnavailableError(f"{path} is no library of the kernels ({error_of_file}): {_BUILD}") from error_of_file
     if error:
         raise UnavailableError(f"tier {tier}: {os.strerror(error)}")
     return Library(tier, functions)

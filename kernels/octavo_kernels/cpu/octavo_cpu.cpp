@@ -175,6 +175,13 @@ void* serve(void* number) {
     return nullptr;
 }
 
+// Threads, scratch memory and results in progress are those of one call at a time: every exported function holds a turn.
+pthread_mutex_t turns = PTHREAD_MUTEX_INITIALIZER;
+struct Turn {
+    Turn() { pthread_mutex_lock(&turns); }
+    ~Turn() { pthread_mutex_unlock(&turns); }
+};
+
 void run(Work work, const void* job, int items) {
     if (!tiles_ready) prepare_thread();
     if (pool.threads == 1 || items <= 1) {
@@ -495,7 +502,7 @@ void to_factors(const float* from, int count, Factor* to, float& scale) {
     }
     const float size = largest_lane(most);
     scale = size / MOST_FACTOR + sum(poison);
-    const float factor = size > 0 && size < INFINITY ? MOST_FACTOR / size : 0;
+    const float factor = size > 1e-30f && size < INFINITY ? MOST_FACTOR / size : 0;  // smaller ones have no factor in fp32
     for (int i = 0; i < SPAN; i += LANES) {
         const __m256i wide = _mm256_cvtps_epi32((__m256)(load(from + i) * factor));
         const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packs_epi32(wide, wide), 0xd8);
@@ -578,8 +585,12 @@ void keep_best(Best& best, float value, int32_t index) {
 
 }  // namespace
 
+// What the source was when this was compiled: a caller of another source must not call it.
+EXPORT uint32_t octavo_build() { return OCTAVO_BUILD; }
+
 // Starts the threads that help the caller's; 0, or an errno where the kernel does not allow this tier's instructions.
 EXPORT int octavo_start(int threads) {
+    const Turn turn;
 #if OCTAVO_TIER == 2 && !defined(OCTAVO_EMULATED)
     constexpr int REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;  // arch_prctl: a process has to ask for the tiles' state
     if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA)) return errno;
@@ -592,8 +603,6 @@ EXPORT int octavo_start(int threads) {
     return 0;
 }
 
-EXPORT int octavo_threads() { return pool.threads; }
-
 // Bytes of a packed weight [n, k] and how many terms it is padded to.
 EXPORT size_t octavo_packed_bytes(int n, int k, int32_t* terms) {
     *terms = over(k, SPAN) * SPAN;
@@ -603,6 +612,7 @@ EXPORT size_t octavo_packed_bytes(int n, int k, int32_t* terms) {
 
 // weight bf16 [n, k], row by row, into `memory` of octavo_packed_bytes: panels, then scales.
 EXPORT void octavo_pack(const bf16* weight, int n, int k, Factor* memory) {
+    const Turn turn;
     const int terms = over(k, SPAN) * SPAN;
     const size_t elements = (size_t)terms * WIDTH;
     float* all_scales = (float*)(memory + over(n, WIDTH) * elements);
@@ -616,10 +626,14 @@ EXPORT void octavo_pack(const bf16* weight, int n, int k, Factor* memory) {
 #if OCTAVO_TIER == 0
             for (int span = 0; span < terms / SPAN; span++) {
                 const int end = k < (span + 1) * SPAN ? k : (span + 1) * SPAN;
-                float most = 0;
-                for (int term = span * SPAN; term < end; term++) most = fmaxf(most, fabsf(to_float(from[term])));
-                for (int term = span * SPAN; term < end; term++) place(term) = (Factor)(most > 0 ? nearbyintf(to_float(from[term]) / most * MOST_WEIGHT) : 0);
-                all_scales[(panel * (elements / WIDTH / SPAN) + span) * WIDTH + c] = most / MOST_WEIGHT;
+                float most = 0, poison = 0;  // what is not finite makes the scale NaN, so that a broken weight shows
+                for (int term = span * SPAN; term < end; term++) {
+                    most = fmaxf(most, fabsf(to_float(from[term])));
+                    poison += to_float(from[term]) * 0.0f;
+                }
+                const bool usable = most > 0 && poison == 0;
+                for (int term = span * SPAN; term < end; term++) place(term) = (Factor)(usable ? nearbyintf(to_float(from[term]) / most * MOST_WEIGHT) : 0);
+                all_scales[(panel * (elements / WIDTH / SPAN) + span) * WIDTH + c] = most / MOST_WEIGHT + poison;
             }
 #else
             for (int term = 0; term < k; term++) place(term) = from[term];
@@ -630,6 +644,7 @@ EXPORT void octavo_pack(const bf16* weight, int n, int k, Factor* memory) {
 
 // Rows `ids` of a packed weight, out fp32 [count, k]: the embedding of a model that ties it to its head.
 EXPORT void octavo_rows(const PackedWeight* weight, const int64_t* ids, int count, float* out) {
+    const Turn turn;
     parallel(count, [=](int item, int) {
         const size_t panel = ids[item] / WIDTH, c = ids[item] % WIDTH;
         const Factor* from = weight->panels + panel * weight->terms * WIDTH + 2 * c;
@@ -649,6 +664,7 @@ EXPORT void octavo_rows(const PackedWeight* weight, const int64_t* ids, int coun
 // NONE: out fp32 [rows, n]. SILU_MUL (no addend): [rows, n / 2], gates in the upper half of W, n / 2 a multiple of 16.
 // ARGMAX (no addend): out int64 [rows], the columns with the greatest value.
 EXPORT void octavo_linear(const PackedWeight* weight, const float* x, int rows, const float* addend, size_t addend_stride, int epilogue, void* out) {
+    const Turn turn;
     const int n = weight->n, panels = over(n, WIDTH), row_items = over(rows, ITEM_ROWS);
     const Factors factors = factors_of(x, rows, weight->k, weight->terms);
     Best* best = epilogue == ARGMAX ? bests.get<Best>((size_t)pool.threads * rows) : nullptr;
@@ -722,6 +738,7 @@ int rows_per_item(int rows) { return rows < 4 * pool.threads ? (rows > 1 ? rows 
 
 // residual[rows, n] += delta (null: nothing); out = residual / rms(residual) * weight. All fp32.
 EXPORT void octavo_add_rms_norm(float* residual, const float* delta, const float* weight, float eps, int rows, int n, float* out) {
+    const Turn turn;
     const int some = rows_per_item(rows);
     parallel(over(rows, some), [=](int item, int) {
         for (int r = item * some; r < rows && r < (item + 1) * some; r++) {
@@ -733,7 +750,7 @@ EXPORT void octavo_add_rms_norm(float* residual, const float* delta, const float
 }
 
 // How attention's tensors lie. A page holds for each KV head its keys, [page / 16] panels of dim terms, then its values, [dim / 16] panels
-// of page terms. dim is a multiple of 16 up to 256; page 16, 32, 64, 128 or 256.
+// of page terms. dim is a multiple of 16 up to 256; page a power of two from 16 to 256.
 struct Shape {
     int32_t heads, kv_heads, dim, page;
 };
@@ -741,6 +758,7 @@ struct Shape {
 // qkv fp32 [tokens, heads + 2 kv_heads, dim]: q and k are normed (weights [dim] or null) and turned to their positions in place; k and v
 // go to slot_map[t] = page number * page + offset of `kv`.
 EXPORT void octavo_rotate_and_write(const Shape* shape, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, bf16* kv, const int64_t* slot_map) {
+    const Turn turn;
     const auto [heads, kv_heads, dim, page] = *shape;
     const size_t head_elements = (size_t)2 * page * dim;
     const int some = rows_per_item(tokens);
@@ -904,6 +922,7 @@ void attend_item(const Batch& batch, const Item& item, float* all_partials) {
 // cu_q[b] … cu_q[b + 1] - 1, which are the last of its kv_len[b] slots. A query sees slots up to its own, of those the last `window` ones
 // (0: all). heads / kv_heads is at most 32. out fp32 [tokens, heads, dim].
 EXPORT void octavo_attend(const Shape* shape, const float* q, size_t q_stride, const bf16* kv, const int64_t* page_table, size_t table_stride, const int32_t* cu_q, const int32_t* kv_len, int sequences, float scale, int window, float* out) {
+    const Turn turn;
     const Batch batch = {*shape, q, q_stride, kv, page_table, table_stride, cu_q, kv_len, scale, window, out};
     const int group = batch.group(), dim = shape->dim, tile = ITEM_ROWS > group ? ITEM_ROWS / group : 1;
     static Scratch item_memory, fold_memory;
@@ -1056,6 +1075,7 @@ struct Draw {
 
 // out int64 [count]: the token of each draw from softmax(logits[row] / temperature), logits fp32 [rows, vocab]; banned ids are -inf.
 EXPORT void octavo_draw(const float* logits, int vocab, const Draw* draws, int count, int64_t* out) {
+    const Turn turn;
     parallel(count, [=](int i, int) {
         out[i] = draw(logits + (size_t)draws[i].row * vocab, vocab, draws[i].temperature, draws[i].seed, draws[i].position);
     });
@@ -1064,6 +1084,7 @@ EXPORT void octavo_draw(const float* logits, int vocab, const Draw* draws, int c
 // For each of `count` rows of logits fp32 [rows, vocab] its `wanted` <= vocab greatest, greatest first, into ids int32 [count, wanted],
 // and into masses fp64 [count] what softmax(row / temperature) divides by, relative to the greatest.
 EXPORT void octavo_rank(const float* logits, int vocab, const int32_t* rows, const float* temperatures, int count, int wanted, int32_t* ids, double* masses) {
+    const Turn turn;
     parallel(count, [=](int i, int) {
         const float* row = logits + (size_t)rows[i] * vocab;
         rank(row, vocab, wanted, ids + (size_t)i * wanted);

@@ -1,6 +1,7 @@
 """The tiers of instructions that the CPU kernels are compiled for, best first. Imports nothing beside the standard library."""
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("octavo_cpu.cpp")
@@ -38,6 +39,11 @@ def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
     except OSError:
         return frozenset()
     return next((frozenset(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), frozenset())
+
+
+def source_number() -> int:
+    """32 bits of the source's hash: compiled into the libraries, so that one of another source is not called."""
+    return int.from_bytes(hashlib.sha256(SOURCE.read_bytes()).digest()[:4], "big")
 
 
 def supported(flags: frozenset[str]) -> list[Tier]:

@@ -50,7 +50,8 @@ def choose(config: ServeConfig, model: ModelConfig, page_size: int, threads: int
         else:
             log.info("CPU kernels: tier %s, %d threads", kernels.tier, threads)
             return CpuModel(CpuCompute(kernels), torch.bfloat16, kernels, config.batch_invariant)
-    log.warning("plain torch computes, several times slower than the CPU kernels: %s", reason)
+    level = logging.INFO if config.dtype == "float32" else logging.WARNING
+    log.log(level, "plain torch computes, several times slower than the CPU kernels: %s", reason)
     dtype = torch.bfloat16 if config.dtype == "bfloat16" or _multiplies_bfloat16(config) else torch.float32
     compute = TorchCompute(TiledLinear if config.batch_invariant else Linear)
     return CpuModel(compute, dtype, None, config.batch_invariant)

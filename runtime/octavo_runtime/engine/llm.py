@@ -22,7 +22,7 @@ class Completion:
 
 
 class LLM:
-    """Loads and warms the model of `config`; `generate` runs a batch of requests to its end."""
+    """Loads and warms the model of `config`; `generate` runs a batch of requests to its end. One thread calls it at a time."""
 
     def __init__(self, config: ServeConfig) -> None:
         self.engine = Engine(config)
@@ -34,6 +34,8 @@ class LLM:
         Raises RefusedError if one could not be admitted, or could not begin before its deadline.
         """
         completions = {(request.id, index): Completion() for request in requests for index in range(request.n)}
+        if any(request.n < 1 for request in requests):
+            raise ValueError("a request has n below 1: ask for at least one sequence")
         if len({request.id for request in requests}) != len(requests):
             raise ValueError("two requests have the same id")
         for request in requests:

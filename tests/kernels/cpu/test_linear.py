@@ -1,5 +1,7 @@
 """Products with packed weights, their epilogues and the norm, in every tier."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import Tensor
@@ -98,6 +100,29 @@ def test_what_is_not_finite_is_not_lost(kernels: CpuKernels, bad: float) -> None
     got = kernels.linear(kernels.pack(draw(32, 128, seed=1).bfloat16()), x)
     assert got.isfinite().all(1).tolist() == [True, False, True]
     assert not got[1].isfinite().any()
+
+
+def test_a_weight_that_is_not_finite_shows(kernels: CpuKernels) -> None:
+    weight = draw(32, 128, seed=1).bfloat16()
+    weight[5, 70] = torch.nan
+    assert kernels.linear(kernels.pack(weight), draw(2, 128)).isnan().any(0).nonzero().flatten().tolist() == [5]
+
+
+def test_calls_from_two_threads_do_not_disturb_each_other(kernels: CpuKernels) -> None:
+    weights = [kernels.pack(draw(320, 256, seed=seed).bfloat16()) for seed in (1, 2)]
+    rows = [draw(50, 256, seed=seed) for seed in (3, 4)]
+    expected = [kernels.linear(weight, x) for weight, x in zip(weights, rows, strict=True)]
+
+    def repeat(index: int) -> bool:
+        return all(torch.equal(kernels.linear(weights[index], rows[index]), expected[index]) for _ in range(200))
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(repeat, (0, 1))) == [True, True]
+
+
+def test_what_is_next_to_nothing_is_nothing(kernels: CpuKernels) -> None:
+    got = kernels.linear(kernels.pack(torch.ones(16, 64).bfloat16()), torch.full((2, 64), 1e-37))
+    assert bool((got.abs() < 1e-34).all())
 
 
 def test_integers_never_overflow(kernels: CpuKernels) -> None:
