@@ -426,7 +426,6 @@ void multiply_by_tiles(const bf16* x, size_t x_stride, int rows, const bf16* pan
 #else
 
 constexpr int ITEM_ROWS = 24;
-constexpr int TILE_PAIRS = 1;
 
 #if OCTAVO_TIER == 1
 void prepare_thread() { tiles_ready = true; }

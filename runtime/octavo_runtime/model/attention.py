@@ -87,6 +87,12 @@ class AttentionBackend(Protocol):
         ...
 
 
+def refuse_options(name: str, softcap: float | None, sinks: Tensor | None, importance_out: Tensor | None) -> None:
+    """Raise ModelError if any is asked for: of a back end that has none of them."""
+    if softcap is not None or sinks is not None or importance_out is not None:
+        raise ModelError(f"the {name} attention back end has no softcap, sinks or importance")
+
+
 @dataclasses.dataclass(frozen=True)
 class _Rows:
     """Sequences that attend in one call: rows of q, their pages and what each row sees."""
@@ -139,8 +145,7 @@ class ReferenceBackend:
         sinks: Tensor | None,
         importance_out: Tensor | None = None,
     ) -> Tensor:
-        if softcap is not None or sinks is not None or importance_out is not None:
-            raise ModelError(f"the {self.name} attention back end has no softcap, sinks or importance")
+        refuse_options(self.name, softcap, sinks, importance_out)
         pages, out = self._view(kv_layer), torch.empty_like(q)
         # What fills up the batch must stay finite: it is written to the sink, and a mask does not hide a NaN from a product.
         out[sum(meta.q_lens) :] = 0.0

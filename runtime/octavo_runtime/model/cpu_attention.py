@@ -5,8 +5,7 @@ from torch import Tensor
 
 from octavo_kernels.cpu.kernels import CpuKernels
 from octavo_kernels.cpu.library import Shape
-from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms
-from octavo_runtime.model.config import ModelError
+from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, refuse_options
 from octavo_runtime.model.rotary import Rotary
 
 
@@ -41,8 +40,7 @@ class CpuBackend:
         sinks: Tensor | None,
         importance_out: Tensor | None = None,
     ) -> Tensor:
-        if softcap is not None or sinks is not None or importance_out is not None:
-            raise ModelError(f"the {self.name} attention back end has no softcap, sinks or importance")
+        refuse_options(self.name, softcap, sinks, importance_out)
         out = torch.empty(q.shape)
         self._kernels.attend(self._shape, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, window, out)
         return out

@@ -19,17 +19,12 @@ class Rotary:
 
     @classmethod
     def build(cls, config: ModelConfig, positions: int, device: torch.device) -> Self:
-        return cls(*rotary_tables(config, positions, device))
-
-
-def rotary_tables(config: ModelConfig, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """cos and sin, each fp32 `[positions, head_dim / 2]`."""
-    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device=device) / config.head_dim
-    frequencies = 1.0 / config.rope_theta**exponents
-    if config.rope_scaling is not None:
-        frequencies = _scale(frequencies, config.rope_scaling)
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32, device=device), frequencies)
-    return angles.cos(), angles.sin()
+        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device=device) / config.head_dim
+        frequencies = 1.0 / config.rope_theta**exponents
+        if config.rope_scaling is not None:
+            frequencies = _scale(frequencies, config.rope_scaling)
+        angles = torch.outer(torch.arange(positions, dtype=torch.float32, device=device), frequencies)
+        return cls(angles.cos(), angles.sin())
 
 
 def _scale(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
