@@ -83,7 +83,7 @@ class TritonBackend:
         options = AttentionOptions(scale, window, softcap, sinks)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         out[sum(meta.q_lens) :].zero_()  # what only fills up the batch
-        groups = _groups(meta.q_lens)
+        groups = _groups(meta.q_lens, meta.decodes)
         begin, middle = groups.singles, groups.singles + groups.short
         if groups.singles:
             self._decode(q, kv_layer, _part(meta, 0, begin), options, out, 1, self._splits(groups.singles))
@@ -111,8 +111,7 @@ class TritonBackend:
         return split_count(batch, self._shape.kv_heads, self._processors)
 
 
-def _groups(q_lens: tuple[int, ...]) -> _Groups:
-    singles = next((i for i, count in enumerate(q_lens) if count != 1), len(q_lens))
+def _groups(q_lens: tuple[int, ...], singles: int) -> _Groups:
     most = min(len(q_lens), singles + _MOST_SHORT)
     end = next((i for i in range(singles, most) if q_lens[i] > MAX_QUERIES), most)
     return _Groups(singles, end - singles, max(q_lens[end:], default=0))
