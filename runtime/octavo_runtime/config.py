@@ -153,6 +153,17 @@ class ServeConfig:
         "without them steps take 1.5 to 3 times as long: `octavo bench batch_invariant`)",
         parse_switch,
     )
+    memory_ladder: bool = option(
+        True,
+        "answer a shortage of KV pages step by step: stricter admission, smaller chunks, early preemption, capped lengths, "
+        "refusals with Retry-After",
+        parse_switch,
+    )
+    allow_lossy: bool = option(
+        False,
+        "let the memory ladder lower precision where nothing else helps: 8-bit KV and eviction for new requests",
+        parse_switch,
+    )
     audit: bool = option(
         False, "check the KV cache's books while serving; an error in them ends the engine", parse_switch
     )
