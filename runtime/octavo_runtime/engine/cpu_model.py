@@ -9,12 +9,13 @@ from octavo_kernels.cpu.kernels import MOST_GROUP, CpuKernels
 from octavo_kernels.cpu.library import UnavailableError, best_library
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape, ReferenceBackend
-from octavo_runtime.model.compute import Compute, TorchCompute
+from octavo_runtime.model.compute import Compute
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.cpu_attention import CpuBackend
 from octavo_runtime.model.cpu_compute import CpuCompute
 from octavo_runtime.model.linear import Linear, TiledLinear
 from octavo_runtime.model.tiled_attention import TiledBackend
+from octavo_runtime.model.torch_compute import TorchCompute
 
 log = logging.getLogger("octavo.engine")
 

@@ -4,14 +4,17 @@ The residual stream is a tensor that the compute makes (`Embedding.rows`) and ad
 own affair. Everything between two products of a layer is one call, so that a fused kernel and plain torch agree on the border.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from torch import Tensor
 
-from octavo_kernels import reference
-from octavo_runtime.model.linear import Epilogue, Linear, padded_rows
-from octavo_runtime.model.sampler import Definition, Drawing
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, HeadNorms
+from octavo_runtime.model.config import ModelConfig
+from octavo_runtime.model.linear import Epilogue
+from octavo_runtime.model.rotary import Rotary
+from octavo_runtime.model.sampler import Drawing
 from octavo_runtime.model.weights import WeightReader
 
 
@@ -35,6 +38,28 @@ class Embedding(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class LayerWeights:
+    """What a layer of the Llama family multiplies with: attention (`qkv` rows q, k, v), then a SwiGLU MLP (rows gate, up)."""
+
+    attention_norm: Tensor
+    qkv: Product
+    qkv_bias: Tensor | None
+    head_norms: HeadNorms | None
+    out: Product
+    mlp_norm: Tensor
+    gate_up: Product
+    down: Product
+
+
+class Layers(Protocol):
+    def __call__(
+        self, residual: Tensor, meta: AttentionMeta, backend: AttentionBackend, kv_layers: Sequence[Tensor]
+    ) -> Tensor | None:
+        """Change the residual stream `[T, hidden]` in place; → what is still to be added to it, if anything."""
+        ...
+
+
 class Compute(Protocol):
     name: str
 
@@ -48,6 +73,8 @@ class Compute(Protocol):
         """The weights of a norm, or a bias, in the type that the compute takes them in."""
         ...
 
+    def layers(self, config: ModelConfig, weights: Sequence[LayerWeights], rotary: Rotary) -> Layers: ...
+
     @property
     def drawing(self) -> Drawing: ...
 
@@ -58,52 +85,3 @@ class Compute(Protocol):
     def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
         """Add `delta` to `residual` in place; → the sum's RMS norm times `weight`. Both `[T, hidden]`, weight `[hidden]`."""
         ...
-
-
-class TorchEmbedding:
-    def __init__(self, table: Tensor, new_linear: Callable[[], Linear]) -> None:
-        self._table = table
-        self._new_linear = new_linear
-
-    def rows(self, ids: Tensor) -> Tensor:
-        return self._table[ids]
-
-    def product(self) -> Product:
-        linear = self._new_linear()
-        linear.load(self._table)
-        linear.finalize()
-        return linear
-
-
-class TorchCompute:
-    """Plain torch in the model's own type; `new_linear` makes its products."""
-
-    name = "torch"
-
-    def __init__(self, new_linear: Callable[[], Linear] = Linear) -> None:
-        self._new_linear = new_linear
-
-    def product(self, weights: WeightReader, parts: Mapping[str, tuple[int, int]]) -> Product:
-        linear = self._new_linear()
-        for name, shape in parts.items():
-            linear.load(weights.take(name, shape))
-        linear.finalize()
-        return linear
-
-    def embedding(self, weights: WeightReader, name: str, shape: tuple[int, int]) -> Embedding:
-        return TorchEmbedding(weights.take(name, shape), self._new_linear)
-
-    def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
-        return weights.take(name, (length,))
-
-    @property
-    def drawing(self) -> Drawing:
-        return Definition()
-
-    def padded_rows(self, rows: int) -> int:
-        return padded_rows(rows)
-
-    def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
-        if delta is not None:
-            residual += delta
-        return reference.rms_norm(residual, weight, eps)

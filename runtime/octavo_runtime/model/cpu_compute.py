@@ -6,8 +6,11 @@ import torch
 from torch import Tensor
 
 from octavo_kernels.cpu.kernels import CpuKernels, Packed
-from octavo_runtime.model.compute import Embedding, Product
+from octavo_runtime.model.compute import Embedding, Layers, LayerWeights, Product
+from octavo_runtime.model.config import ModelConfig
+from octavo_runtime.model.layers import LayerLoop
 from octavo_runtime.model.linear import Epilogue
+from octavo_runtime.model.rotary import Rotary
 from octavo_runtime.model.sampler import FreeDraw, Ranked
 from octavo_runtime.model.weights import WeightReader
 
@@ -67,6 +70,9 @@ class CpuCompute:
 
     def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
         return weights.take(name, (length,), torch.float32)
+
+    def layers(self, config: ModelConfig, weights: Sequence[LayerWeights], rotary: Rotary) -> Layers:
+        return LayerLoop(config, weights, rotary, self)
 
     def padded_rows(self, rows: int) -> int:
         return rows

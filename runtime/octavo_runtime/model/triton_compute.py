@@ -5,8 +5,8 @@ from torch import Tensor
 
 from octavo_kernels.gpu.rms_norm import rms_norm
 from octavo_kernels.gpu.silu_mul import silu_mul
-from octavo_runtime.model.compute import TorchCompute
 from octavo_runtime.model.linear import Linear
+from octavo_runtime.model.torch_compute import TorchCompute
 
 
 class TritonLinear(Linear):

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from octavo_runtime.model.attention import AttentionShape
-from octavo_runtime.model.compute import TorchCompute
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.linear import Epilogue, Linear, TiledLinear
 from octavo_runtime.model.tiled_attention import TiledBackend
+from octavo_runtime.model.torch_compute import TorchCompute
 from octavo_runtime.model.weights import SafetensorsCheckpoint, WeightReader
 from tests.runtime.model.batches import Chunk, Form, run_steps
 from tests.runtime.models import save_tiny_model
