@@ -156,7 +156,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     stop_reason: StopReason = None
     cached_tokens: int = 0  # prompt tokens that were not computed again; told once, with the first output
     logprobs: None = None
-    degraded: list[str] = []
+    degraded: list[str] = []  # with a first and a last output: what a shortage of memory did to it
     error: ErrorInfo | None = None
 
 

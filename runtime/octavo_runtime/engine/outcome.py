@@ -36,7 +36,7 @@ class Outcome:
         request = sequence.request
         if request.asked.beam is None:
             self._life.finish(sequence)
-            return [Output(request.asked.id, index=sequence.index, finish_reason="length")]
+            return [Output(request.asked.id, [], sequence.index, "length", degraded=list(request.degraded))]
         group = self._group(request)
         everyone = group.give_up(sequence, "length")
         self._life.finish(sequence)
@@ -58,7 +58,7 @@ class Outcome:
             return self._beams_over(request, group, "deadline")
         self._life.end(request)
         indexes = range(asked.n) if live[0].choices > 1 else [sequence.index for sequence in live]
-        return [Output(asked.id, index=index, finish_reason="abort", stop_reason="deadline") for index in indexes]
+        return [Output(asked.id, [], index, "abort", "deadline", degraded=list(request.degraded)) for index in indexes]
 
     def aborted(self, request: Request) -> None:
         self._life.end(request)
@@ -75,7 +75,8 @@ class Outcome:
             self._life.finish(sequence)
         reason, stop = ended or (None, None)
         cached = (request.cached_tokens or 0) if first else 0
-        return Output(request.asked.id, [token], sequence.index, reason, stop, cached)
+        degraded = list(request.degraded) if first or ended else []
+        return Output(request.asked.id, [token], sequence.index, reason, stop, cached, degraded=degraded)
 
     def _group(self, request: Request) -> BeamGroup:
         if request not in self._groups:
@@ -99,9 +100,17 @@ class Outcome:
         self._life.end(request)
         del self._groups[request]
         self._lengths.append((len(best[0].token_ids), request.forecast_output))
-        cached = request.cached_tokens or 0
+        cached, degraded = request.cached_tokens or 0, list(request.degraded)
         outputs = [
-            Output(asked.id, one.token_ids, index, one.finish_reason, one.stop_reason, 0 if index else cached)
+            Output(
+                asked.id,
+                one.token_ids,
+                index,
+                one.finish_reason,
+                one.stop_reason,
+                0 if index else cached,
+                degraded=degraded,
+            )
             for index, one in enumerate(best)
         ]
         missing = range(len(best), asked.n)
