@@ -160,6 +160,19 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     error: ErrorInfo | None = None
 
 
+class TierStats(msgspec.Struct, frozen=True):
+    """One tier below the pool: what it holds, and its totals since the start, in blocks and bytes."""
+
+    tier: str  # "memory" or "disk"
+    blocks: int
+    bytes: int
+    hits_total: int = 0  # blocks brought back whole
+    written_bytes_total: int = 0
+    read_bytes_total: int = 0
+    dropped_total: int = 0  # blocks lost for want of room, in the tier or its queue, or because a write failed
+    corrupt_total: int = 0  # blocks found torn or changed: dropped, and computed again
+
+
 class Stats(msgspec.Struct, frozen=True):
     """The engine's counts after a step. Gauges show the newest; counters add up the `step_*` fields and the totals' differences.
 
@@ -185,6 +198,9 @@ class Stats(msgspec.Struct, frozen=True):
     predicted_peak_blocks: int = 0  # of the running sequences
     predicted_deficit_blocks: int = 0  # what running and waiting sequences are predicted to lack at their peak
     step_forecast_ratios: list[float] = []  # output length / its forecast, of the sequences that ended in this step
+    tiers: list[TierStats] = []  # below the pool, the fastest first
+    tier_hits_tokens_total: int = 0  # tokens whose keys and values came from a tier
+    swapped_total: int = 0  # preempted sequences that left nothing to compute again
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):
