@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from octavo_runtime.model.config import ModelConfig
+from octavo_runtime.model.sharding import Cut
 from octavo_runtime.model.weights import Checkpoint
 
 
@@ -20,8 +21,8 @@ class DeviceCheckpoint:
     def names(self) -> set[str]:
         return self._checkpoint.names()
 
-    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
-        return self._checkpoint.read(name, dtype).to(self._device)
+    def read(self, name: str, dtype: torch.dtype, part: Cut | None = None) -> torch.Tensor:
+        return self._checkpoint.read(name, dtype, part).to(self._device)
 
     def fingerprint(self) -> bytes:
         return self._checkpoint.fingerprint()

@@ -11,6 +11,7 @@ from octavo_runtime.gguf_file import GgufError, TensorInfo, read_header
 from octavo_runtime.model import config as model_config
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.fingerprint import StoredTensor, fingerprint
+from octavo_runtime.model.sharding import Cut, check_whole
 
 # Elements decoded in one call. CPU seconds for 80 tensors of SmolLM2 (Q4_1, Q8_0), two runs: 0.31 and 0.55 at 2**17, 0.40 at 2**16,
 # 0.83 to 0.98 at 2**20, and 0.85 to 1.13 for whole tensors, which the package takes 16 rows at a time.
@@ -40,11 +41,14 @@ class GgufCheckpoint:
     def names(self) -> set[str]:
         return {name for name, stored in self._gguf_name.items() if stored in self._header.tensors}
 
-    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
+    def read(self, name: str, dtype: torch.dtype, part: Cut | None = None) -> torch.Tensor:
         stored = self._gguf_name[name]
-        tensor = torch.from_numpy(self._decode(stored, self._header.tensors[stored])).to(dtype)
+        info = self._header.tensors[stored]
+        if part is not None:
+            check_whole(self.path, name, info.shape, part)
+        tensor = torch.from_numpy(self._decode(stored, info, part)).to(dtype)
         if self._interleaved and name.endswith((".q_proj.weight", ".k_proj.weight")):
-            tensor = _to_halves(tensor, self.config.heads if ".q_proj." in name else self.config.kv_heads)
+            tensor = _to_halves(tensor, len(tensor) // self.config.head_dim)
         return tensor
 
     def fingerprint(self) -> bytes:
@@ -64,7 +68,10 @@ class GgufCheckpoint:
         """The llama architecture stores q and k rows for rotary pairs (2i, 2i + 1); ours are halves (i, i + D/2)."""
         return self._header.metadata["general.architecture"] == "llama"
 
-    def _decode(self, name: str, info: TensorInfo) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def _decode(
+        self, name: str, info: TensorInfo, part: Cut | None
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        """Of a part, its rows; or the blocks of all rows that hold its columns."""
         # Imported here: 0.3 s that a safetensors model does not need.
         import gguf
 
@@ -76,18 +83,26 @@ class GgufCheckpoint:
         if not math.prod(info.shape) or not info.shape or info.shape[-1] % block_elements:
             raise ModelError(f"{self.path}: tensor '{name}' has the shape {info.shape}, which {kind.name} cannot have")
         raw = self._rows(name, info.offset, math.prod(info.shape[:-1]), info.shape[-1] // block_elements * block_bytes)
-        decoded = np.empty((len(raw), info.shape[-1]), dtype=np.float32)
+        by_rows = part is not None and part.axis == 0 and len(info.shape) > 1
+        if by_rows:
+            raw = raw[part.begin : part.end]
+        begin, end = (0, info.shape[-1]) if part is None or by_rows else (part.begin, part.end)
+        blocks = slice(begin // block_elements * block_bytes, -(-end // block_elements) * block_bytes)
+        raw = raw[:, blocks]
+        decoded = np.empty((len(raw), raw.shape[1] // block_bytes * block_elements), dtype=np.float32)
         # Blocks lie one after another, so many rows can be given as one.
-        step = max(1, _DECODE_ELEMENTS // info.shape[-1])
+        step = max(1, _DECODE_ELEMENTS // decoded.shape[1])
         try:
             for first in range(0, len(raw), step):
-                part = raw[first : first + step]
-                decoded[first : first + step] = gguf.quants.dequantize(part.reshape(1, -1), kind).reshape(len(part), -1)
+                rows = raw[first : first + step]
+                decoded[first : first + step] = gguf.quants.dequantize(rows.reshape(1, -1), kind).reshape(len(rows), -1)
         except NotImplementedError as error:
             raise ModelError(
                 f"{self.path}: tensor '{name}' is {kind.name}, which cannot be decoded; use F16, BF16 or Q8_0"
             ) from error
-        return decoded.reshape(info.shape)
+        first = begin % block_elements
+        decoded = decoded[:, first : first + end - begin]
+        return decoded if len(info.shape) > 1 else decoded.reshape(-1)
 
     def _rows(
         self, name: str, offset: int, rows: int, row_bytes: int

@@ -17,6 +17,7 @@ from octavo_runtime.model import config as model_config
 from octavo_runtime.model.config import ModelConfig, ModelError
 from octavo_runtime.model.fingerprint import StoredTensor, fingerprint
 from octavo_runtime.model.gguf_weights import GgufCheckpoint
+from octavo_runtime.model.sharding import Cut, check_whole
 
 
 class Checkpoint(Protocol):
@@ -27,8 +28,9 @@ class Checkpoint(Protocol):
 
     def names(self) -> set[str]: ...
 
-    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
-        """The whole tensor as a new, writable one of `dtype`."""
+    def read(self, name: str, dtype: torch.dtype, part: Cut | None = None) -> torch.Tensor:
+        """The whole tensor or a part of it, all that is read, as a new, writable one of `dtype`. Raises ModelError where the
+        tensor has another size along the part's axis than it should."""
         ...
 
     def fingerprint(self) -> bytes:
@@ -62,9 +64,15 @@ class SafetensorsCheckpoint:
             name for name in self._file_of if not name.endswith("rotary_emb.inv_freq")
         }  # older files store this constant
 
-    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
+    def read(self, name: str, dtype: torch.dtype, part: Cut | None = None) -> torch.Tensor:
         with safe_open(self._file_of[name], framework="pt") as file:
-            tensor: torch.Tensor = file.get_tensor(name)
+            if part is None:
+                tensor: torch.Tensor = file.get_tensor(name)
+                return tensor.to(dtype, copy=True)
+            stored = file.get_slice(name)
+            check_whole(self.path, name, stored.get_shape(), part)
+            rows_or_columns = slice(part.begin, part.end)
+            tensor = stored[rows_or_columns] if part.axis == 0 else stored[:, rows_or_columns]
             return tensor.to(dtype, copy=True)
 
     def fingerprint(self) -> bytes:

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from octavo_runtime.model.config import ModelConfig
+from octavo_runtime.model.sharding import Cut
 
 TINY = ModelConfig(
     vocab_size=256,
@@ -35,7 +36,8 @@ class RandomCheckpoint:
     def names(self) -> set[str]:
         return set(self._shapes)
 
-    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
+    def read(self, name: str, dtype: torch.dtype, part: Cut | None = None) -> torch.Tensor:
+        assert part is None  # one rank
         generator = torch.Generator(self._device).manual_seed(self._seed + sorted(self._shapes).index(name))
         drawn = torch.randn(self._shapes[name], generator=generator, device=self._device, dtype=dtype) * self._spread
         return 1 + drawn if "norm" in name else drawn
