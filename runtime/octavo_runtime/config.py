@@ -16,6 +16,7 @@ T = TypeVar("T")
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float32")
 DEFAULT_MAX_NUM_SEQS = 64
+DEFAULT_KV_TIER_DISK_BYTES = 16 << 30
 LONG_PROMPT_TOKENS = 8192  # while most prompts are longer, the automatic max_num_seqs is halved
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
 _MODEL_FORMS = "give the path of a GGUF file or a model folder, as a path or file:///path"
@@ -139,7 +140,26 @@ class ServeConfig:
         "compute long prompts in several steps, beside decodes (without: --max-num-batched-tokens must be at least the context)",
         parse_switch,
     )
+    kv_budget_tokens: int | None = option(
+        None,
+        "most tokens that a sequence holds keys and values of; beyond, those that got least attention are evicted, which changes "
+        "answers (default: all are held)",
+        parse_positive,
+    )
     prefix_caching: bool = option(True, "keep pages of finished requests for prompts that begin alike", parse_switch)
+    kv_tier_memory: int | None = option(
+        None,
+        "memory that keeps KV pages which the pool reuses, such as 4Gi, reserved at the start (default: none)",
+        parse_bytes,
+    )
+    kv_tier_disk: str | None = option(
+        None, "folder that keeps KV pages on disk, also over a restart; one runtime at a time (default: none)"
+    )
+    kv_tier_disk_size: int | None = option(
+        None,
+        f"most that --kv-tier-disk may hold, oldest deleted first (default: {DEFAULT_KV_TIER_DISK_BYTES >> 30}Gi)",
+        parse_bytes,
+    )
     scheduler_delay_ms: float = option(
         0.0, "milliseconds that an idle engine waits for more requests before the first step", parse_milliseconds
     )
@@ -189,9 +209,27 @@ class ServeConfig:
                 f"--max-num-batched-tokens {self.max_num_batched_tokens} is less than --max-num-seqs {self.max_num_seqs}: "
                 "every running sequence needs a token in a step"
             )
+        self._check_tiers()
         if self.tenant_secret_file is not None and not Path(self.tenant_secret_file).is_file():
             raise ConfigError(
                 f"--tenant-secret-file {self.tenant_secret_file} is not a file: give one that holds the secret"
+            )
+
+    def _check_tiers(self) -> None:
+        if self.kv_tier_disk_size is not None and self.kv_tier_disk is None:
+            raise ConfigError(
+                "--kv-tier-disk-size bounds a folder that is not given: give --kv-tier-disk or leave it out"
+            )
+        tiers = {"--kv-tier-memory": self.kv_tier_memory, "--kv-tier-disk": self.kv_tier_disk}
+        given = next((flag for flag, value in tiers.items() if value is not None), None)
+        if given is not None and not self.prefix_caching:
+            raise ConfigError(
+                f"{given} keeps pages to be found again, and --no-prefix-caching finds none: leave one of them out"
+            )
+        if given is not None and self.tensor_parallel_size > 1:
+            raise ConfigError(
+                f"{given}: tiers work with one rank only in this version, not with --tensor-parallel-size "
+                f"{self.tensor_parallel_size}: leave one of them out"
             )
 
     @property

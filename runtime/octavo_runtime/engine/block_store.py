@@ -1,7 +1,7 @@
 """What lies below the pool: pages kept elsewhere, by their content's key, and brought back. Protocols and values; no tensors.
 
-A store takes copies of pages (`put`), says what it has (`lookup`) and brings it into pages of the pool (`get`). What a `put` reads is
-copied in the order of the device's work before the call returns, so its pages are free at once; what a `get` writes is its
+A store takes copies of pages (`put`), says what it has (`lookup`) and brings it into pages of the pool (`get`). What a `put` reads
+is copied in the order of the device's work before the call returns, so its pages are free at once; what a `get` writes is its
 caller's until the job is done, whatever becomes of whom it was for.
 
 A block carries a checksum of its content and of what it was made by (`tiers/block_file.py`). One that does not agree is dropped
@@ -35,6 +35,10 @@ class Job(Protocol):
     @property
     def blocks(self) -> int:
         """When done: so many blocks have arrived, from the first on, each as it was put."""
+        ...
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more: it is done sooner."""
         ...
 
 
