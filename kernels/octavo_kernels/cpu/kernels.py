@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from octavo_kernels.cpu.library import Draw, Library, PackedWeight, Shape
+from octavo_kernels.cpu.library import Draw, Layer, Library, Model, PackedWeight, Shape, Step
 
 PANEL = 16  # columns that lie together in a packed weight
 _NONE, _SILU_MUL, _ARGMAX = 0, 1, 2
@@ -39,20 +39,18 @@ class CpuKernels:
         n, k = weight.shape
         assert weight.dtype == torch.bfloat16
         assert weight.is_contiguous()
-        storage = torch.empty(self.packed_bytes(n, k), dtype=torch.uint8)
-        self._library.octavo_pack(weight.data_ptr(), n, k, storage.data_ptr())
-        return self.packed(storage, n, k)
+        packed = self.packed(torch.empty(self.packed_bytes(n, k), dtype=torch.uint8), n, k)
+        self._library.octavo_pack(weight.data_ptr(), ctypes.byref(packed.entry))
+        return packed
 
     def packed_bytes(self, n: int, k: int) -> int:
-        return int(self._library.octavo_packed_bytes(n, k, ctypes.byref(ctypes.c_int32())))
+        return int(self._library.octavo_weight(None, n, k, ctypes.byref(PackedWeight())))
 
     def packed(self, storage: Tensor, n: int, k: int) -> Packed:
         """The weight that `storage` holds already, as `pack` left it on this tier."""
-        assert storage.numel() == self.packed_bytes(n, k)
-        terms = ctypes.c_int32()
-        self._library.octavo_packed_bytes(n, k, ctypes.byref(terms))
-        scales = storage.data_ptr() + -(-n // PANEL) * PANEL * terms.value * 2
-        return Packed(storage, n, k, PackedWeight(storage.data_ptr(), scales, n, k, terms.value))
+        entry = PackedWeight()
+        assert storage.numel() == self._library.octavo_weight(storage.data_ptr(), n, k, ctypes.byref(entry))
+        return Packed(storage, n, k, entry)
 
     def rows(self, weight: Packed, ids: Tensor) -> Tensor:
         """Rows `ids` (int64 `[T]`) of a weight: fp32 `[T, k]`."""
@@ -151,6 +149,32 @@ class CpuKernels:
                 window or 0,
                 out.data_ptr(),
             ),
+        )
+
+    def layers(
+        self,
+        model: Model,
+        layers: "ctypes.Array[Layer]",
+        kv_layers: Sequence[Tensor],
+        step: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+        residual: Tensor,
+    ) -> None:
+        """All layers over the residual stream fp32 `[T, hidden]`, in place.
+
+        step: positions and slot_map int64 `[T]`, page_table int64 `[B, P]`, cu_q int32 `[B + 1]`, kv_len int32 `[B]`.
+        """
+        assert residual.is_contiguous()
+        assert residual.dtype == torch.float32
+        assert len(kv_layers) == len(layers)
+        positions, slot_map, page_table, cu_q, kv_len = step
+        assert page_table.is_contiguous()
+        entry = Step(
+            *(positions.data_ptr(), slot_map.data_ptr(), page_table.data_ptr(), cu_q.data_ptr(), kv_len.data_ptr()),
+            *(page_table.stride(0), residual.shape[0], kv_len.shape[0]),
+        )
+        pages = (ctypes.c_void_p * len(layers))(*(one.data_ptr() for one in kv_layers))
+        self._library.octavo_layers(
+            *(ctypes.byref(model), layers, len(layers), pages, ctypes.byref(entry), residual.data_ptr())
         )
 
     def draw(self, logits: Tensor, draws: Sequence[tuple[int, int, int, float]]) -> list[int]:

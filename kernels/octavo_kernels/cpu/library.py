@@ -10,11 +10,35 @@ from octavo_kernels.cpu.tier import cpu_flags, source_number, supported
 
 
 class PackedWeight(Structure):
-    _fields_ = (("panels", c_void_p), ("scales", c_void_p), ("n", c_int32), ("k", c_int32), ("terms", c_int32))
+    _fields_ = (
+        *(("panels", c_void_p), ("scales", c_void_p), ("n", c_int32), ("k", c_int32), ("terms", c_int32)),
+        ("panel_bytes", c_size_t),
+    )
 
 
 class Shape(Structure):
     _fields_ = (("heads", c_int32), ("kv_heads", c_int32), ("dim", c_int32), ("page", c_int32))
+
+
+class Layer(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("attention_norm", "mlp_norm", "qkv_bias", "q_norm", "k_norm")),
+        *((name, PackedWeight) for name in ("qkv", "out", "gate_up", "down")),
+    )
+
+
+class Model(Structure):
+    _fields_ = (
+        *(("shape", Shape), ("hidden", c_int32), ("wide", c_int32), ("window", c_int32)),
+        *(("eps", c_float), ("scale", c_float), ("cos", c_void_p), ("sin", c_void_p)),
+    )
+
+
+class Step(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("positions", "slot_map", "page_table", "cu_q", "kv_len")),
+        *(("table_stride", c_size_t), ("tokens", c_int32), ("sequences", c_int32)),
+    )
 
 
 class Draw(Structure):
@@ -30,7 +54,8 @@ _BUILD = "run `python -m octavo_kernels.cpu.build` where g++ is"
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "octavo_draw": (c_void_p, c_int, POINTER(Draw), c_int, c_void_p),
     "octavo_rank": (c_void_p, c_int, c_void_p, c_void_p, c_int, c_int, c_void_p, c_void_p),
-    "octavo_pack": (c_void_p, c_int, c_int, c_void_p),
+    "octavo_layers": (POINTER(Model), POINTER(Layer), c_int, POINTER(c_void_p), POINTER(Step), c_void_p),
+    "octavo_pack": (c_void_p, POINTER(PackedWeight)),
     "octavo_rows": (POINTER(PackedWeight), c_void_p, c_int, c_void_p),
     "octavo_linear": (POINTER(PackedWeight), c_void_p, c_int, c_void_p, c_size_t, c_int, c_void_p),
     "octavo_add_rms_norm": (c_void_p, c_void_p, c_void_p, c_float, c_int, c_int, c_void_p),
@@ -66,8 +91,8 @@ def open_library(path: Path, tier: str, threads: int) -> Library:
         for name, arguments in _ARGUMENTS.items():
             function = getattr(functions, name)
             function.argtypes, function.restype = arguments, None
-        functions.octavo_packed_bytes.argtypes = (c_int, c_int, POINTER(c_int32))
-        functions.octavo_packed_bytes.restype = c_size_t
+        functions.octavo_weight.argtypes = (c_void_p, c_int, c_int, POINTER(PackedWeight))
+        functions.octavo_weight.restype = c_size_t
         error = functions.octavo_start(threads)
     except (OSError, AttributeError) as error_of_file:
         raise UnavailableError(f"{path} is no library of the kernels ({error_of_file}): {_BUILD}") from error_of_file

@@ -16,7 +16,8 @@
 // AVX2 has no product of bf16, but one of 16-bit integers that adds neighbours (vpmaddwd), with 1.6 times the products of fp32's fused
 // multiply-add in the same time here. So on tier 0 a weight is packed as 12-bit integers with one scale for 64 terms of a column, and
 // rows become 15-bit integers with one scale for the same 64 terms: 64 products stay below 2^31, and what is rounded away is less than
-// what bf16 operands lose on the other tiers.
+// what bf16 operands lose on the other tiers. Few rows are bound by memory, so the 12 bits lie in 12 bits and become a panel of 16-bit
+// integers just before they are used.
 //
 // Each sum runs over its terms in one fixed order, whatever else is in the batch: what a row gives never depends on its company.
 // Work is split into items that threads take as they come, so that a thread that loses its core for a while holds up one item only.
@@ -275,17 +276,48 @@ void block(const float* x, size_t x_stride, const bf16* panels, size_t panel_str
 typedef int16_t Factor;
 constexpr int SPAN = 64, MOST_WEIGHT = 2047, MOST_FACTOR = 16383;  // 64 * 2047 * 16383 < 2^31
 
-// One panel times ROWS rows, `spans` spans of terms; scales: of the rows `spans` apart, of the panel [spans][16]. `next` is fetched from
-// memory meanwhile: the panel that this thread or another needs soon.
+// Four terms of a panel, that is two pairs of its 16 columns: 64 integers of 12 bits in 96 bytes. Of 16-bit words 0 to 47, the upper 12
+// bits are integers 0 to 47 in the order of a panel; the lower four bits of words i, 16 + i and 32 + i are integer 48 + i, from its low end.
+constexpr int GROUP_BYTES = 96, GROUPS = SPAN / 4;
+
+void pack_group(const Factor* from, uint8_t* to) {
+    uint16_t words[48];
+    for (int i = 0; i < 48; i++) words[i] = (uint16_t)(from[i] << 4 | (from[48 + i % 16] >> (4 * (i / 16)) & 15));
+    memcpy(to, words, GROUP_BYTES);
+}
+
+Factor packed_at(const uint8_t* group, int i) {
+    uint16_t words[48];
+    memcpy(words, group, GROUP_BYTES);
+    if (i < 48) return (Factor)words[i] >> 4;
+    return (Factor)((words[i - 48] & 15) << 4 | (words[i - 32] & 15) << 8 | words[i - 16] << 12) >> 4;
+}
+
+// `next` is fetched from memory meanwhile: what this thread needs soon.
+void unpack_groups(const uint8_t* from, int groups, const uint8_t* next, Factor* to) {
+    const __m256i low = _mm256_set1_epi16(15);
+    for (int group = 0; group < groups; group++, from += GROUP_BYTES, next += GROUP_BYTES, to += 64) {
+        _mm_prefetch((const char*)next, _MM_HINT_T1);
+        _mm_prefetch((const char*)next + 64, _MM_HINT_T1);
+        const __m256i a = _mm256_loadu_si256((const __m256i*)from), b = _mm256_loadu_si256((const __m256i*)(from + 32)), c = _mm256_loadu_si256((const __m256i*)(from + 64));
+        const __m256i lower = _mm256_or_si256(_mm256_slli_epi16(_mm256_and_si256(a, low), 4), _mm256_slli_epi16(_mm256_and_si256(b, low), 8));
+        _mm256_store_si256((__m256i*)to, _mm256_srai_epi16(a, 4));
+        _mm256_store_si256((__m256i*)(to + 16), _mm256_srai_epi16(b, 4));
+        _mm256_store_si256((__m256i*)(to + 32), _mm256_srai_epi16(c, 4));
+        _mm256_store_si256((__m256i*)(to + 48), _mm256_srai_epi16(_mm256_or_si256(lower, _mm256_slli_epi16(c, 12)), 4));
+    }
+}
+
+// out (+)= ROWS rows times one panel, `spans` spans of terms. Scales of a row and the panel's [spans][16]: those of rows `x_scale_stride`
+// apart.
 template <int ROWS>
-void integer_block(const Factor* x, size_t x_stride, const float* x_scales, const Factor* panel, const float* scales, int spans, const Factor* next, float* out, size_t out_stride) {
+void integer_block(const Factor* x, size_t x_stride, const float* x_scales, size_t x_scale_stride, const Factor* panel, const float* scales, int spans, bool add, float* out, size_t out_stride) {
     for (int span = 0; span < spans; span++) {
         __m256i total[ROWS][2];
         UNROLL
         for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
         UNROLL_TWICE  // gcc 12 gives each sum a new register and copies it back at the end: once for two pairs
         for (int pair = span * SPAN / 2; pair < (span + 1) * SPAN / 2; pair++) {
-            _mm_prefetch((const char*)(next + pair * 2 * WIDTH), _MM_HINT_T1);
             __m256i left = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH));
             __m256i right = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH + WIDTH));
             __asm__("" : "+x"(left), "+x"(right));  // or gcc loads them again for each row, more than a cycle can load
@@ -302,8 +334,8 @@ void integer_block(const Factor* x, size_t x_stride, const float* x_scales, cons
         for (int r = 0; r < ROWS; r++)
             UNROLL
             for (int c = 0; c < 2; c++) {
-                const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + span * WIDTH + 8 * c), _mm256_broadcast_ss(x_scales + r * spans + span));
-                const __m256 before = span ? _mm256_loadu_ps(out + r * out_stride + 8 * c) : _mm256_setzero_ps();
+                const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + span * WIDTH + 8 * c), _mm256_broadcast_ss(x_scales + r * x_scale_stride + span));
+                const __m256 before = add || span ? _mm256_loadu_ps(out + r * out_stride + 8 * c) : _mm256_setzero_ps();
                 _mm256_storeu_ps(out + r * out_stride + 8 * c, _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[r][c]), scale, before));
             }
     }
@@ -371,6 +403,7 @@ void multiply_by_vectors(const Operand* x, size_t x_stride, int rows, const bf16
 #if OCTAVO_TIER == 2
 
 constexpr int ITEM_ROWS = 32;  // rows of an item of work
+constexpr int WEIGHT_ROWS = ITEM_ROWS;  // where it multiplies with a weight
 constexpr int TILE_PAIRS = 16;
 
 void prepare_thread() {
@@ -427,7 +460,10 @@ void multiply_by_tiles(const bf16* x, size_t x_stride, int rows, const bf16* pan
 
 constexpr int ITEM_ROWS = 24;
 
-#if OCTAVO_TIER == 1
+#if OCTAVO_TIER == 0
+constexpr int WEIGHT_ROWS = 64;  // more rows for each time that a weight is unpacked
+#else
+constexpr int WEIGHT_ROWS = ITEM_ROWS;
 void prepare_thread() { tiles_ready = true; }
 #endif
 
@@ -466,11 +502,14 @@ int over(int count, int by) { return (count + by - 1) / by; }
 // ---- Linear layers -----------------------------------------------------------------------------------------------------------------
 
 // A weight [n, k] as over(n, 16) panels of `terms` = k rounded up to whole spans; what is not there is zero. On tier 0 the panels hold
-// integers, and `scales` [panels][terms / SPAN][16] what to multiply them with.
+// groups of integers, and `scales` [panels][terms / SPAN][16] what to multiply them with.
 struct PackedWeight {
-    const Factor* panels;
-    const float* scales;
+    uint8_t* panels;
+    float* scales;
     int32_t n, k, terms;
+    size_t panel_bytes;
+    const uint8_t* panel(int number) const { return panels + number * panel_bytes; }
+    const float* scales_of(int number) const { return scales + (size_t)number * (terms / SPAN) * WIDTH; }
 };
 
 enum Epilogue { NONE = 0, SILU_MUL = 1, ARGMAX = 2 };
@@ -510,50 +549,60 @@ void to_factors(const float* from, int count, Factor* to, float& scale) {
 }
 #endif
 
-Factors factors_of(const float* x, int rows, int k, int terms) {
+// row(r): where row r's k terms are, fp32; called by any thread, once for each row.
+template <class F>
+Factors factors_of(int rows, int k, int terms, const F& row) {
     const int spans = terms / SPAN;
-    const size_t room = (size_t)over(rows, ITEM_ROWS) * ITEM_ROWS * terms;
+    const size_t room = (size_t)over(rows, WEIGHT_ROWS) * WEIGHT_ROWS * terms;
     char* memory = operands.get<char>(room * sizeof(Factor) + (size_t)rows * spans * sizeof(float));
     Factor* to = (Factor*)memory;
     float* scales = (float*)(memory + room * sizeof(Factor));
     const int some = over(rows, 4 * pool.threads);
     parallel(over(rows, some), [=](int item, int) {
         for (int r = item * some; r < rows && r < (item + 1) * some; r++) {
-            const float* from = x + (size_t)r * k;
-            Factor* row = to + (size_t)r * terms;
+            const float* from = row(r);
+            Factor* factors = to + (size_t)r * terms;
 #if OCTAVO_TIER == 0
             for (int span = 0; span < spans; span++)
-                to_factors(from + span * SPAN, k - span * SPAN < SPAN ? k - span * SPAN : SPAN, row + span * SPAN, scales[(size_t)r * spans + span]);
+                to_factors(from + span * SPAN, k - span * SPAN < SPAN ? k - span * SPAN : SPAN, factors + span * SPAN, scales[(size_t)r * spans + span]);
 #else
-            to_operands(from, k, 1.0f, row);
-            memset(row + k, 0, (terms - k) * sizeof(Factor));
+            to_operands(from, k, 1.0f, factors);
+            memset(factors + k, 0, (terms - k) * sizeof(Factor));
 #endif
         }
     });
     return {to, scales};
 }
 
-// sums[rows, 32] = rows from `row` times two panels of a weight, `apart` panels from each other (count 1: the first alone).
-void multiply_weight(const Factors& x, int row, int rows, const PackedWeight* weight, int panel, int apart, int count, float* sums) {
-    const size_t elements = (size_t)weight->terms * WIDTH;
+// sums[rows, 32] = rows from `row` times two panels of a weight, `apart` panels from each other (count 1: the first alone). The panels that
+// this thread takes next are the same for other rows, or those after the other threads' ones.
+void multiply_weight(const Factors& x, int row, int rows, const PackedWeight* weight, int panel, int apart, int count, bool rows_come_again, float* sums) {
     const Factor* from = x.rows + (size_t)row * weight->terms;
 #if OCTAVO_TIER == 0
-    const int spans = weight->terms / SPAN;
-    for (int c = 0; c < count; c++) {
-        const Factor* terms = weight->panels + (panel + c * apart) * elements;
-        const float* scales = weight->scales + (size_t)(panel + c * apart) * spans * WIDTH;
-        for (int r = 0; r < rows; r += BLOCK_ROWS) {
-            const auto call = [&](auto block) { block(from + (size_t)r * weight->terms, weight->terms, x.scales + (size_t)(row + r) * spans, terms, scales, spans, r ? terms : terms + 2 * elements, sums + r * 2 * WIDTH + c * WIDTH, 2 * WIDTH); };
-            switch (rows - r) {
-                case 1: call(integer_block<1>); break;
-                case 2: call(integer_block<2>); break;
-                case 3: call(integer_block<3>); break;
-                default: call(integer_block<4>);
+    constexpr int SOME = 12;  // spans of a panel that are unpacked at once: they stay in the nearest cache while all rows take them
+    alignas(64) Factor unpacked[SOME * SPAN * WIDTH];
+    const int spans = weight->terms / SPAN, ahead = rows_come_again ? 0 : 2 * pool.threads;
+    for (int span = 0; span < spans; span += SOME) {
+        const int some = spans - span < SOME ? spans - span : SOME;
+        for (int c = 0; c < count; c++) {
+            const uint8_t* packed = weight->panel(panel + c * apart) + (size_t)span * GROUPS * GROUP_BYTES;
+            const float* scales = weight->scales_of(panel + c * apart) + (size_t)span * WIDTH;
+            unpack_groups(packed, some * GROUPS, packed + ahead * weight->panel_bytes, unpacked);
+            for (int r = 0; r < rows; r += BLOCK_ROWS) {
+                const auto call = [&](auto block) { block(from + (size_t)r * weight->terms + span * SPAN, weight->terms, x.scales + (size_t)(row + r) * spans + span, spans, unpacked, scales, some, span > 0, sums + r * 2 * WIDTH + c * WIDTH, 2 * WIDTH); };
+                switch (rows - r) {
+                    case 1: call(integer_block<1>); break;
+                    case 2: call(integer_block<2>); break;
+                    case 3: call(integer_block<3>); break;
+                    default: call(integer_block<4>);
+                }
             }
         }
     }
 #else
-    multiply(from, weight->terms, rows, weight->panels + panel * elements, apart * elements, count, weight->terms / 2, false, sums, 2 * WIDTH);
+    (void)rows_come_again;
+    const size_t elements = (size_t)weight->terms * WIDTH;
+    multiply(from, weight->terms, rows, (const bf16*)weight->panel(panel), apart * elements, count, weight->terms / 2, false, sums, 2 * WIDTH);
 #endif
 }
 
@@ -602,42 +651,54 @@ EXPORT int octavo_start(int threads) {
     return 0;
 }
 
-// Bytes of a packed weight [n, k] and how many terms it is padded to.
-EXPORT size_t octavo_packed_bytes(int n, int k, int32_t* terms) {
-    *terms = over(k, SPAN) * SPAN;
-    const size_t panels = over(n, WIDTH), elements = panels * *terms * WIDTH;
-    return elements * sizeof(Factor) + (OCTAVO_TIER == 0 ? elements / SPAN * sizeof(float) : 0);
+// How a weight [n, k] lies in `memory` (or would); the bytes that it takes.
+EXPORT size_t octavo_weight(void* memory, int n, int k, PackedWeight* out) {
+    const int terms = over(k, SPAN) * SPAN, panels = over(n, WIDTH);
+#if OCTAVO_TIER == 0
+    const size_t panel_bytes = (size_t)terms / 4 * GROUP_BYTES, scale_bytes = (size_t)terms / SPAN * WIDTH * sizeof(float);
+#else
+    const size_t panel_bytes = (size_t)terms * WIDTH * sizeof(Factor), scale_bytes = 0;
+#endif
+    *out = {(uint8_t*)memory, (float*)((uint8_t*)memory + panels * panel_bytes), n, k, terms, panel_bytes};
+    return panels * (panel_bytes + scale_bytes);
 }
 
-// weight bf16 [n, k], row by row, into `memory` of octavo_packed_bytes: panels, then scales.
-EXPORT void octavo_pack(const bf16* weight, int n, int k, Factor* memory) {
+// `from` bf16 [n, k], row by row, into the memory that octavo_weight laid out.
+EXPORT void octavo_pack(const bf16* from, const PackedWeight* weight) {
     const Turn turn;
-    const int terms = over(k, SPAN) * SPAN;
-    const size_t elements = (size_t)terms * WIDTH;
-    float* all_scales = (float*)(memory + over(n, WIDTH) * elements);
-    (void)all_scales;
-    parallel(over(n, WIDTH), [=](int panel, int) {
-        Factor* to = memory + panel * elements;
-        memset(to, 0, elements * sizeof(Factor));
-        for (int c = 0; c < WIDTH && panel * WIDTH + c < n; c++) {
-            const bf16* from = weight + ((size_t)panel * WIDTH + c) * k;
+    const int n = weight->n, k = weight->k, terms = weight->terms;
+    parallel(over(n, WIDTH), [=](int number, int) {
+        uint8_t* panel = weight->panels + number * weight->panel_bytes;
+#if OCTAVO_TIER == 0
+        float* scales = weight->scales + (size_t)number * (terms / SPAN) * WIDTH;
+        memset(scales, 0, terms / SPAN * WIDTH * sizeof(float));
+        Factor* to = own.get<Factor>((size_t)terms * WIDTH);
+#else
+        Factor* to = (Factor*)panel;
+#endif
+        memset(to, 0, (size_t)terms * WIDTH * sizeof(Factor));
+        for (int c = 0; c < WIDTH && number * WIDTH + c < n; c++) {
+            const bf16* row = from + ((size_t)number * WIDTH + c) * k;
             const auto place = [=](int term) -> Factor& { return to[(term / 2) * 2 * WIDTH + 2 * c + term % 2]; };
 #if OCTAVO_TIER == 0
             for (int span = 0; span < terms / SPAN; span++) {
                 const int end = k < (span + 1) * SPAN ? k : (span + 1) * SPAN;
                 float most = 0, poison = 0;  // what is not finite makes the scale NaN, so that a broken weight shows
                 for (int term = span * SPAN; term < end; term++) {
-                    most = fmaxf(most, fabsf(to_float(from[term])));
-                    poison += to_float(from[term]) * 0.0f;
+                    most = fmaxf(most, fabsf(to_float(row[term])));
+                    poison += to_float(row[term]) * 0.0f;
                 }
                 const bool usable = most > 0 && poison == 0;
-                for (int term = span * SPAN; term < end; term++) place(term) = (Factor)(usable ? nearbyintf(to_float(from[term]) / most * MOST_WEIGHT) : 0);
-                all_scales[(panel * (elements / WIDTH / SPAN) + span) * WIDTH + c] = most / MOST_WEIGHT + poison;
+                for (int term = span * SPAN; term < end; term++) place(term) = (Factor)(usable ? nearbyintf(to_float(row[term]) / most * MOST_WEIGHT) : 0);
+                scales[span * WIDTH + c] = most / MOST_WEIGHT + poison;
             }
 #else
-            for (int term = 0; term < k; term++) place(term) = from[term];
+            for (int term = 0; term < k; term++) place(term) = row[term];
 #endif
         }
+#if OCTAVO_TIER == 0
+        for (int group = 0; group < terms / 4; group++) pack_group(to + group * 4 * WIDTH, panel + group * GROUP_BYTES);
+#endif
     });
 }
 
@@ -645,55 +706,68 @@ EXPORT void octavo_pack(const bf16* weight, int n, int k, Factor* memory) {
 EXPORT void octavo_rows(const PackedWeight* weight, const int64_t* ids, int count, float* out) {
     const Turn turn;
     parallel(count, [=](int item, int) {
-        const size_t panel = ids[item] / WIDTH, c = ids[item] % WIDTH;
-        const Factor* from = weight->panels + panel * weight->terms * WIDTH + 2 * c;
+        const int number = (int)(ids[item] / WIDTH), c = ids[item] % WIDTH;
+        const uint8_t* panel = weight->panel(number);
         float* to = out + (size_t)item * weight->k;
         for (int term = 0; term < weight->k; term++) {
-            const Factor value = from[(term / 2) * 2 * WIDTH + term % 2];
 #if OCTAVO_TIER == 0
-            to[term] = value * weight->scales[(panel * (weight->terms / SPAN) + term / SPAN) * WIDTH + c];
+            const Factor value = packed_at(panel + term / 4 * GROUP_BYTES, term % 4 / 2 * 2 * WIDTH + 2 * c + term % 2);
+            to[term] = value * weight->scales_of(number)[term / SPAN * WIDTH + c];
 #else
-            to[term] = to_float(value);
+            to[term] = to_float(((const bf16*)panel)[term / 2 * 2 * WIDTH + 2 * c + term % 2]);
 #endif
         }
     });
 }
 
-// epilogue(x · Wᵀ + addend): x fp32 [rows, k]; addend fp32 with rows `addend_stride` apart (0: one for all), or null.
-// NONE: out fp32 [rows, n]. SILU_MUL (no addend): [rows, n / 2], gates in the upper half of W, n / 2 a multiple of 16.
-// ARGMAX (no addend): out int64 [rows], the columns with the greatest value.
-EXPORT void octavo_linear(const PackedWeight* weight, const float* x, int rows, const float* addend, size_t addend_stride, int epilogue, void* out) {
-    const Turn turn;
-    const int n = weight->n, panels = over(n, WIDTH), row_items = over(rows, ITEM_ROWS);
-    const Factors factors = factors_of(x, rows, weight->k, weight->terms);
+namespace {
+
+// As octavo_linear, with row(r) for row r of x.
+template <class F>
+void linear(const PackedWeight* weight, int rows, const F& row, const float* addend, size_t addend_stride, int epilogue, void* out) {
+    const int n = weight->n, panels = over(n, WIDTH), units = epilogue == SILU_MUL ? panels / 2 : over(panels, 2);
+    int item_rows = WEIGHT_ROWS;
+    while (item_rows > 16 && units * over(rows, item_rows) < 4 * pool.threads) item_rows /= 2;  // something to do for every thread
+    const int row_items = over(rows, item_rows);
+    const Factors factors = factors_of(rows, weight->k, weight->terms, row);
     Best* best = epilogue == ARGMAX ? bests.get<Best>((size_t)pool.threads * rows) : nullptr;
     if (best)
         for (int i = 0; i < pool.threads * rows; i++) best[i] = {-INFINITY, 0};
     // Items of one pair of panels follow each other, so that threads share what they load of the weight.
-    parallel((epilogue == SILU_MUL ? panels / 2 : over(panels, 2)) * row_items, [=](int item, int thread) {
-        const int unit = item / row_items, row = item % row_items * ITEM_ROWS;
-        const int some = rows - row < ITEM_ROWS ? rows - row : ITEM_ROWS;
-        alignas(64) float sums[MOST_ROWS * 2 * WIDTH];
+    parallel(units * row_items, [=](int item, int thread) {
+        const int unit = item / row_items, first = item % row_items * item_rows;
+        const int some = rows - first < item_rows ? rows - first : item_rows;
+        alignas(64) float sums[WEIGHT_ROWS * 2 * WIDTH];
         if (epilogue == SILU_MUL) {
-            multiply_weight(factors, row, some, weight, unit, panels / 2, 2, sums);
-            store_gated(sums, some, (float*)out + (size_t)row * (n / 2) + unit * WIDTH, n / 2);
+            multiply_weight(factors, first, some, weight, unit, panels / 2, 2, row_items > 1, sums);
+            store_gated(sums, some, (float*)out + (size_t)first * (n / 2) + unit * WIDTH, n / 2);
             return;
         }
         const int column = unit * 2 * WIDTH, columns = n - column < 2 * WIDTH ? n - column : 2 * WIDTH;
-        multiply_weight(factors, row, some, weight, 2 * unit, 1, over(columns, WIDTH), sums);
+        multiply_weight(factors, first, some, weight, 2 * unit, 1, over(columns, WIDTH), row_items > 1, sums);
         if (epilogue == NONE) {
-            const float* add = addend ? addend + row * addend_stride + column : nullptr;
-            store_columns(sums, some, columns, add, addend_stride, (float*)out + (size_t)row * n + column, n);
+            const float* add = addend ? addend + first * addend_stride + column : nullptr;
+            store_columns(sums, some, columns, add, addend_stride, (float*)out + (size_t)first * n + column, n);
             return;
         }
         for (int r = 0; r < some; r++)
-            for (int c = 0; c < columns; c++) keep_best(best[(size_t)thread * rows + row + r], sums[r * 2 * WIDTH + c], column + c);
+            for (int c = 0; c < columns; c++) keep_best(best[(size_t)thread * rows + first + r], sums[r * 2 * WIDTH + c], column + c);
     });
     for (int r = 0; best && r < rows; r++) {
         Best found = best[r];
         for (int thread = 1; thread < pool.threads; thread++) keep_best(found, best[(size_t)thread * rows + r].value, best[(size_t)thread * rows + r].index);
         ((int64_t*)out)[r] = found.index;
     }
+}
+
+}  // namespace
+
+// epilogue(x · Wᵀ + addend): x fp32 [rows, k]; addend fp32 with rows `addend_stride` apart (0: one for all), or null.
+// NONE: out fp32 [rows, n], which may be the addend. SILU_MUL (no addend): [rows, n / 2], gates in the upper half of W, n / 2 a multiple
+// of 16. ARGMAX (no addend): out int64 [rows], the columns with the greatest value.
+EXPORT void octavo_linear(const PackedWeight* weight, const float* x, int rows, const float* addend, size_t addend_stride, int epilogue, void* out) {
+    const Turn turn;
+    linear(weight, rows, [=](int r) { return x + (size_t)r * weight->k; }, addend, addend_stride, epilogue, out);
 }
 
 // ---- Norms, rotation, the write of keys and values ----------------------------------------------------------------------------------
@@ -754,11 +828,10 @@ struct Shape {
     int32_t heads, kv_heads, dim, page;
 };
 
-// qkv fp32 [tokens, heads + 2 kv_heads, dim]: q and k are normed (weights [dim] or null) and turned to their positions in place; k and v
-// go to slot_map[t] = page number * page + offset of `kv`.
-EXPORT void octavo_rotate_and_write(const Shape* shape, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, bf16* kv, const int64_t* slot_map) {
-    const Turn turn;
-    const auto [heads, kv_heads, dim, page] = *shape;
+namespace {
+
+void rotate_and_write(const Shape& shape, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, bf16* kv, const int64_t* slot_map) {
+    const auto [heads, kv_heads, dim, page] = shape;
     const size_t head_elements = (size_t)2 * page * dim;
     const int some = rows_per_item(tokens);
     parallel(over(tokens, some), [=, heads = heads, kv_heads = kv_heads, dim = dim, page = page](int item, int) {
@@ -783,6 +856,15 @@ EXPORT void octavo_rotate_and_write(const Shape* shape, float* qkv, int tokens, 
             }
         }
     });
+}
+
+}  // namespace
+
+// qkv fp32 [tokens, heads + 2 kv_heads, dim]: q and k are normed (weights [dim] or null) and turned to their positions in place; k and v
+// go to slot_map[t] = page number * page + offset of `kv`.
+EXPORT void octavo_rotate_and_write(const Shape* shape, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, bf16* kv, const int64_t* slot_map) {
+    const Turn turn;
+    rotate_and_write(*shape, qkv, tokens, cos, sin, positions, q_norm, k_norm, eps, kv, slot_map);
 }
 
 // ---- Paged attention ---------------------------------------------------------------------------------------------------------------
@@ -915,22 +997,18 @@ void attend_item(const Batch& batch, const Item& item, float* all_partials) {
     if (item.partial < 0) total.write(batch, item);
 }
 
-}  // namespace
-
-// q fp32 with tokens `q_stride` apart, [heads, dim] each, over the pages of page_table [sequences, table_stride]; sequence b has queries
-// cu_q[b] … cu_q[b + 1] - 1, which are the last of its kv_len[b] slots. A query sees slots up to its own, of those the last `window` ones
-// (0: all). heads / kv_heads is at most 32. out fp32 [tokens, heads, dim].
-EXPORT void octavo_attend(const Shape* shape, const float* q, size_t q_stride, const bf16* kv, const int64_t* page_table, size_t table_stride, const int32_t* cu_q, const int32_t* kv_len, int sequences, float scale, int window, float* out) {
-    const Turn turn;
-    const Batch batch = {*shape, q, q_stride, kv, page_table, table_stride, cu_q, kv_len, scale, window, out};
-    const int group = batch.group(), dim = shape->dim, tile = ITEM_ROWS > group ? ITEM_ROWS / group : 1;
+void attend(const Batch& batch, int sequences) {
+    const Shape& shape = batch.shape;
+    const int32_t *cu_q = batch.cu_q, *kv_len = batch.kv_len;
+    const int window = batch.window;
+    const int group = batch.group(), dim = shape.dim, tile = ITEM_ROWS > group ? ITEM_ROWS / group : 1;
     static Scratch item_memory, fold_memory;
     int most = 0;
-    for (int b = 0; b < sequences; b++) most += (over(cu_q[b + 1] - cu_q[b], tile) + over(kv_len[b], PART)) * shape->kv_heads;
+    for (int b = 0; b < sequences; b++) most += (over(cu_q[b + 1] - cu_q[b], tile) + over(kv_len[b], PART)) * shape.kv_heads;
     Item *items = item_memory.get<Item>(most), *folds = fold_memory.get<Item>(most);
     int count = 0, fold_count = 0, partial = 0;
     for (int b = 0; b < sequences; b++)
-        for (int h = 0; h < shape->kv_heads; h++)
+        for (int h = 0; h < shape.kv_heads; h++)
             for (int first = 0, queries = cu_q[b + 1] - cu_q[b]; first < queries; first += tile) {
                 const int tokens = queries - first < tile ? queries - first : tile, slot = kv_len[b] - queries + first;
                 const int from = window && slot >= window ? (slot - window + 1) / PART : 0, to = over(slot + tokens, PART);
@@ -950,6 +1028,73 @@ EXPORT void octavo_attend(const Shape* shape, const float* q, size_t q_stride, c
         for (int p = 0; p < item.to - item.from; p++) total.fold(State(parts + (item.partial + p) * State::floats(group, dim), group, dim));
         total.write(batch, item);
     });
+}
+
+}  // namespace
+
+// q fp32 with tokens `q_stride` apart, [heads, dim] each, over the pages of page_table [sequences, table_stride]; sequence b has queries
+// cu_q[b] … cu_q[b + 1] - 1, which are the last of its kv_len[b] slots. A query sees slots up to its own, of those the last `window` ones
+// (0: all). heads / kv_heads is at most 32. out fp32 [tokens, heads, dim].
+EXPORT void octavo_attend(const Shape* shape, const float* q, size_t q_stride, const bf16* kv, const int64_t* page_table, size_t table_stride, const int32_t* cu_q, const int32_t* kv_len, int sequences, float scale, int window, float* out) {
+    const Turn turn;
+    attend({*shape, q, q_stride, kv, page_table, table_stride, cu_q, kv_len, scale, window, out}, sequences);
+}
+
+// ---- Layers ------------------------------------------------------------------------------------------------------------------------
+
+// A layer of the Llama family. Norms fp32 [hidden] or, of heads, [dim] or null; the bias fp32 [(heads + 2 kv_heads) * dim] or null.
+struct Layer {
+    const float *attention_norm, *mlp_norm, *qkv_bias, *q_norm, *k_norm;
+    PackedWeight qkv, out, gate_up, down;
+};
+
+struct Model {
+    Shape shape;
+    int32_t hidden, wide, window;
+    float eps, scale;
+    const float *cos, *sin;  // [positions, dim / 2]
+};
+
+// The batch of a step, as octavo_attend and octavo_rotate_and_write take it.
+struct Step {
+    const int64_t *positions, *slot_map, *page_table;
+    const int32_t *cu_q, *kv_len;
+    size_t table_stride;
+    int32_t tokens, sequences;
+};
+
+namespace {
+
+Scratch activations;
+
+}  // namespace
+
+// All layers over the residual stream fp32 [tokens, hidden], in place; kv: the layers' pages. One call, because a step of one token is
+// some two hundred products, norms and attentions of a few dozen microseconds each.
+EXPORT void octavo_layers(const Model* model, const Layer* layers, int count, bf16* const* kv, const Step* step, float* residual) {
+    const Turn turn;
+    const Shape& shape = model->shape;
+    const int tokens = step->tokens, hidden = model->hidden, wide = model->wide;
+    const int q_width = shape.heads * shape.dim, qkv_width = q_width + 2 * shape.kv_heads * shape.dim;
+    float* qkv = activations.get<float>((size_t)tokens * (qkv_width + q_width + wide));
+    float *attended = qkv + (size_t)tokens * qkv_width, *gated = attended + (size_t)tokens * q_width;
+    const auto normed = [=](const float* weight) {
+        return [=, eps = model->eps](int r) {
+            float* out = own.get<float>(hidden);
+            norm(residual + (size_t)r * hidden, weight, hidden, eps, out);
+            return (const float*)out;
+        };
+    };
+    const auto rows = [](const float* x, int width) { return [=](int r) { return x + (size_t)r * width; }; };
+    for (int i = 0; i < count; i++) {
+        const Layer& layer = layers[i];
+        linear(&layer.qkv, tokens, normed(layer.attention_norm), layer.qkv_bias, 0, NONE, qkv);
+        rotate_and_write(shape, qkv, tokens, model->cos, model->sin, step->positions, layer.q_norm, layer.k_norm, model->eps, kv[i], step->slot_map);
+        attend({shape, qkv, (size_t)qkv_width, kv[i], step->page_table, step->table_stride, step->cu_q, step->kv_len, model->scale, model->window, attended}, step->sequences);
+        linear(&layer.out, tokens, rows(attended, q_width), residual, hidden, NONE, residual);
+        linear(&layer.gate_up, tokens, normed(layer.mlp_norm), nullptr, 0, SILU_MUL, gated);
+        linear(&layer.down, tokens, rows(gated, wide), residual, hidden, NONE, residual);
+    }
 }
 
 // ---- Sampling ----------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ class CpuBackend:
 
     def __init__(self, shape: AttentionShape, kernels: CpuKernels) -> None:
         self._kernels = kernels
-        self._shape = Shape(shape.heads, shape.kv_heads, shape.head_dim, shape.page_size)
+        self.shape = Shape(shape.heads, shape.kv_heads, shape.head_dim, shape.page_size)
         self.layout_id = f"{self.name}-{shape.page_size}x{shape.kv_heads}x{shape.head_dim}-{kernels.tier}"
         self.page_bytes = 2 * shape.page_size * shape.kv_heads * shape.head_dim * torch.bfloat16.itemsize
 
@@ -25,9 +25,9 @@ class CpuBackend:
     ) -> Tensor:
         weights = None if norms is None else (norms.q, norms.k, norms.eps)
         self._kernels.rotate_and_write(
-            self._shape, qkv, (rotary.cos, rotary.sin), meta.pos, weights, kv_layer, meta.slot_map
+            self.shape, qkv, (rotary.cos, rotary.sin), meta.pos, weights, kv_layer, meta.slot_map
         )
-        return qkv[:, : self._shape.heads]
+        return qkv[:, : self.shape.heads]
 
     def attend(
         self,
@@ -42,5 +42,5 @@ class CpuBackend:
     ) -> Tensor:
         refuse_options(self.name, softcap, sinks, importance_out)
         out = torch.empty(q.shape)
-        self._kernels.attend(self._shape, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, window, out)
+        self._kernels.attend(self.shape, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, window, out)
         return out

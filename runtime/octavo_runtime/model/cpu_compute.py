@@ -5,41 +5,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from octavo_kernels.cpu.kernels import CpuKernels, Packed
+from octavo_kernels.cpu.kernels import CpuKernels
 from octavo_runtime.model.compute import Embedding, Layers, LayerWeights, Product
 from octavo_runtime.model.config import ModelConfig
-from octavo_runtime.model.layers import LayerLoop
-from octavo_runtime.model.linear import Epilogue
+from octavo_runtime.model.cpu_layers import CpuLayers
+from octavo_runtime.model.cpu_product import CpuEmbedding, CpuProduct
 from octavo_runtime.model.rotary import Rotary
 from octavo_runtime.model.sampler import FreeDraw, Ranked
 from octavo_runtime.model.weights import WeightReader
-
-
-class CpuProduct:
-    def __init__(self, kernels: CpuKernels, weight: Packed) -> None:
-        self._kernels = kernels
-        self._weight = weight
-
-    def __call__(self, x: Tensor, epilogue: Epilogue = "none", addend: Tensor | None = None) -> Tensor:
-        if epilogue == "silu_mul":
-            assert addend is None  # no model of the family has a bias there
-            return self._kernels.gated(self._weight, x)
-        return self._kernels.linear(self._weight, x, addend)
-
-    def argmax(self, x: Tensor) -> Tensor:
-        return self._kernels.argmax(self._weight, x)
-
-
-class CpuEmbedding:
-    def __init__(self, kernels: CpuKernels, weight: Packed) -> None:
-        self._kernels = kernels
-        self._weight = weight
-
-    def rows(self, ids: Tensor) -> Tensor:
-        return self._kernels.rows(self._weight, ids)
-
-    def product(self) -> Product:
-        return CpuProduct(self._kernels, self._weight)
 
 
 class CpuDrawing:
@@ -72,7 +45,7 @@ class CpuCompute:
         return weights.take(name, (length,), torch.float32)
 
     def layers(self, config: ModelConfig, weights: Sequence[LayerWeights], rotary: Rotary) -> Layers:
-        return LayerLoop(config, weights, rotary, self)
+        return CpuLayers(config, weights, rotary, self._kernels)
 
     def padded_rows(self, rows: int) -> int:
         return rows

@@ -1,11 +1,12 @@
 """Batches for the model's tests: sequences whose pages lie shuffled in a poisoned pool, fed in whatever chunks a test likes."""
 
 import dataclasses
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from octavo_runtime.model.attention import AttentionMeta, AttentionShape, ReferenceBackend
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, AttentionShape, ReferenceBackend
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
 
@@ -55,7 +56,7 @@ def attention_meta(chunks: list[Chunk], table: Tensor, page_size: int = PAGE_SIZ
 class Form:
     """What a model is run with: attention back end, page size and order of pages."""
 
-    backend: type[ReferenceBackend] = ReferenceBackend
+    backend: Callable[[AttentionShape], AttentionBackend] = ReferenceBackend
     page_size: int = PAGE_SIZE
     seed: int = 7
 
