@@ -24,7 +24,12 @@ from octavo_runtime.engine.core import Engine
 from octavo_runtime.engine.llm import LLM
 from octavo_runtime.engine.scheduler import Scheduler
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
+from octavo_runtime.model.compute import Compute, Layers, LayerWeights
+from octavo_runtime.model.config import ModelConfig
+from octavo_runtime.model.cpu_compute import CpuCompute
 from octavo_runtime.model.decoder import Decoder
+from octavo_runtime.model.layers import LayerLoop
+from octavo_runtime.model.rotary import Rotary
 
 IDLE = "idle"
 PYTHON = "Python: the rest"
@@ -122,8 +127,9 @@ def _wrapped(original: Callable[..., Any], border: Border, clock: Clock, within:
 
 
 def profile(model: Path, requests: int) -> str:
-    """Both workloads, each as a table."""
-    llm = LLM(ServeConfig(str(model), device="cpu"))
+    """Both workloads, each as a table. The CPU kernels run layer by layer, for one call of all would show no phases."""
+    with replaced(CpuCompute, "layers", _one_by_one):
+        llm = LLM(ServeConfig(str(model), device="cpu"))
     generate = generating(llm)
     work = mixed(requests, vocab_size=llm.engine.info.vocab_size)
     with _seeing() as seen:
@@ -135,6 +141,10 @@ def profile(model: Path, requests: int) -> str:
             tokens = generate(part, f"profile of {name}")
         tables.append(table(f"{name}, {tokens} tokens out", clock))
     return "\n\n".join(tables)
+
+
+def _one_by_one(compute: Compute, config: ModelConfig, weights: Sequence[LayerWeights], rotary: Rotary) -> Layers:
+    return LayerLoop(config, weights, rotary, compute)
 
 
 @contextlib.contextmanager
