@@ -83,10 +83,9 @@ class GgufCheckpoint:
         if not math.prod(info.shape) or not info.shape or info.shape[-1] % block_elements:
             raise ModelError(f"{self.path}: tensor '{name}' has the shape {info.shape}, which {kind.name} cannot have")
         raw = self._rows(name, info.offset, math.prod(info.shape[:-1]), info.shape[-1] // block_elements * block_bytes)
-        by_rows = part is not None and part.axis == 0 and len(info.shape) > 1
-        if by_rows:
-            raw = raw[part.begin : part.end]
-        begin, end = (0, info.shape[-1]) if part is None or by_rows else (part.begin, part.end)
+        if part is not None and part.axis == 0 and len(info.shape) > 1:
+            raw, part = raw[part.begin : part.end], None
+        begin, end = (0, info.shape[-1]) if part is None else (part.begin, part.end)
         blocks = slice(begin // block_elements * block_bytes, -(-end // block_elements) * block_bytes)
         raw = raw[:, blocks]
         decoded = np.empty((len(raw), raw.shape[1] // block_bytes * block_elements), dtype=np.float32)

@@ -105,6 +105,12 @@ def cut(model: ModelConfig, shard: Shard, name: str) -> Cut | None:
             return _even(0, model.intermediate_size, shard)
 
 
+def is_summed(name: str) -> bool:
+    """Whether a product with the tensor gives each rank only a part of a sum."""
+    match = _CUT.fullmatch(name)
+    return match is not None and match[1] in ("o", "down")
+
+
 def _even(axis: int, whole: int, shard: Shard) -> Cut:
     part = whole // shard.size
     return Cut(axis, shard.rank * part, (shard.rank + 1) * part, whole)
