@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from octavo_kernels.cpu.arena import Arena
 from octavo_kernels.cpu.library import Draw, Layer, Library, Model, PackedWeight, Shape, Step
 
 PANEL = 16  # columns that lie together in a packed weight
@@ -33,13 +34,14 @@ class CpuKernels:
     def __init__(self, library: Library) -> None:
         self._library = library.functions
         self.tier = library.tier
+        self._arena = Arena()
 
     def pack(self, weight: Tensor) -> Packed:
         """weight bf16 `[n, k]`."""
         n, k = weight.shape
         assert weight.dtype == torch.bfloat16
         assert weight.is_contiguous()
-        packed = self.packed(torch.empty(self.packed_bytes(n, k), dtype=torch.uint8), n, k)
+        packed = self.packed(self._arena.empty(self.packed_bytes(n, k)), n, k)
         self._library.octavo_pack(weight.data_ptr(), ctypes.byref(packed.entry))
         return packed
 
