@@ -123,6 +123,7 @@ def _metavar(field: "Field[Any]") -> str:
         "parse_milliseconds": "MILLISECONDS",
         "parse_port": "PORT",
         "parse_positive": "N",
+        "parse_count": "N",
         "parse_percent": "PERCENT",
     }.get(field.metadata["parse"].__name__, field.name.upper())
 

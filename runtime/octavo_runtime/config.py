@@ -43,6 +43,12 @@ def parse_positive(text: str) -> int:
     return int(text)
 
 
+def parse_count(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()):
+        raise ConfigError(f"'{text}' is not a whole number of at least 0")
+    return int(text)
+
+
 def parse_percent(text: str) -> int:
     if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 100:
         raise ConfigError(f"'{text}' is not a percentage: give a whole number from 1 to 100")
@@ -111,13 +117,19 @@ class ServeConfig:
         "type of weights and KV cache; auto: bfloat16 on GPUs and with the CPU kernels (AVX2 or better)",
         choices=DTYPES,
     )
-    tensor_parallel_size: int = option(
-        1, "number of GPUs (or CPU ranks) that share the model; this version: 1", parse_positive
+    tensor_parallel_size: int = option(1, "number of GPUs (or CPU ranks) that share the model", parse_positive)
+    nodes: int | None = option(
+        None, "number of nodes that share the ranks (default: LWS_GROUP_SIZE, without it 1)", parse_positive
     )
+    node_rank: int | None = option(
+        None, "this node's number; node 0 serves, the others follow it (default: LWS_WORKER_INDEX)", parse_count
+    )
+    rendezvous: str | None = option(None, "name or address of node 0 (default: LWS_LEADER_ADDRESS)")
     block_size: str = option("auto", "tokens in a KV page; auto: 16 on GPUs, 32 on CPUs", choices=BLOCK_SIZES)
     kv_cache_memory: int | None = option(
         None,
-        "memory for KV pages, such as 2Gi (default: what the machine or cgroup leaves, at most 2Gi on a CPU)",
+        "memory for KV pages, such as 2Gi: of each GPU, or of all CPU ranks of a node together (default: what the machine or "
+        "cgroup leaves, at most 2Gi on a CPU)",
         parse_bytes,
     )
     max_model_len: int | None = option(
