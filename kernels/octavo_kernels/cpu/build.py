@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from octavo_kernels.cpu.tier import LIBRARIES, SOURCE, TIERS, Tier, source_number
+from octavo_kernels.cpu.tier import LIBRARIES, SOURCE, TIERS, Tier, source_hash, source_number
 
 # Products and sums are not fused unless the source says so: the same row would else get other bits where a function is inlined.
 _OPTIONS = (
@@ -87,7 +87,7 @@ def _stamp(target: Path) -> Path:
 
 def _key(target: Path, options: tuple[str, ...]) -> str:
     """What a library was made of, and how large it became."""
-    made_of = hashlib.sha256(SOURCE.read_bytes() + "\0".join(options).encode()).hexdigest()
+    made_of = hashlib.sha256(source_hash() + "\0".join(options).encode()).hexdigest()
     return f"{made_of} {target.stat().st_size}"
 
 

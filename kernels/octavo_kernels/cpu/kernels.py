@@ -1,6 +1,6 @@
 """The CPU kernels over tensors: checks that what is passed is what the source reads, then one call each.
 
-fp32 activations, bf16 weights, keys and values. Tensors are on the CPU and contiguous unless said otherwise.
+fp32 activations, bf16 weights. Tensors are on the CPU and contiguous unless said otherwise.
 """
 
 import ctypes
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from octavo_kernels.cpu.arena import Arena
-from octavo_kernels.cpu.library import Draw, Layer, Library, Model, PackedWeight, Shape, Step
+from octavo_kernels.cpu.library import Draw, Layer, Library, Model, PackedWeight, Step
+from octavo_kernels.cpu.pages import Pages
+from octavo_kernels.kv_form import Forms
 
 PANEL = 16  # columns that lie together in a packed weight
 _NONE, _SILU_MUL, _ARGMAX = 0, 1, 2
@@ -26,6 +28,11 @@ class Packed:
     n: int
     k: int
     entry: PackedWeight  # what the kernels are given; points into storage
+
+
+def _pointers(forms: Forms | None) -> tuple[int | None, int | None]:
+    """Of the tokens' forms and of the sequences'."""
+    return (None, None) if forms is None else (forms.tokens.data_ptr(), forms.sequences.data_ptr())
 
 
 class CpuKernels:
@@ -103,13 +110,14 @@ class CpuKernels:
 
     def rotate_and_write(
         self,
-        shape: Shape,
+        pages: Pages,
         qkv: Tensor,
         angles: tuple[Tensor, Tensor],
         positions: Tensor,
         norms: tuple[Tensor, Tensor, float] | None,
         kv_layer: Tensor,
         slot_map: Tensor,
+        forms: Forms | None = None,
     ) -> None:
         """qkv fp32 `[T, Hq + 2 Hkv, D]`, in place; angles: cos and sin fp32 `[positions, D/2]`; positions, slot_map int64 `[T]`."""
         assert qkv.is_contiguous()
@@ -118,13 +126,21 @@ class CpuKernels:
             (None, None, 0.0) if norms is None else (norms[0].data_ptr(), norms[1].data_ptr(), norms[2])
         )
         self._library.octavo_rotate_and_write(
-            *(ctypes.byref(shape), qkv.data_ptr(), qkv.shape[0], cos.data_ptr(), sin.data_ptr(), positions.data_ptr()),
+            *(
+                pages.shapes,
+                _pointers(forms)[0],
+                qkv.data_ptr(),
+                qkv.shape[0],
+                cos.data_ptr(),
+                sin.data_ptr(),
+                positions.data_ptr(),
+            ),
             *(q_norm, k_norm, eps, kv_layer.data_ptr(), slot_map.data_ptr()),
         )
 
     def attend(
         self,
-        shape: Shape,
+        pages: Pages,
         q: Tensor,
         kv_layer: Tensor,
         page_table: Tensor,
@@ -133,15 +149,16 @@ class CpuKernels:
         scale: float,
         window: int | None,
         out: Tensor,
+        forms: Forms | None = None,
     ) -> None:
         """q fp32 `[T, Hq, D]`, its tokens any distance apart; page_table int64 `[B, P]`, cu_q int32 `[B + 1]`, kv_len int32 `[B]`.
 
         Writes the first cu_q[B] tokens of out fp32 `[T, Hq, D]`.
         """
-        assert q.stride()[1:] == (shape.dim, 1)
+        assert q.stride()[1:] == (pages.shapes[0].dim, 1)
         assert page_table.is_contiguous()
         self._library.octavo_attend(
-            *(ctypes.byref(shape), q.data_ptr(), q.stride(0), kv_layer.data_ptr(), page_table.data_ptr()),
+            *(pages.shapes, _pointers(forms)[1], q.data_ptr(), q.stride(0), kv_layer.data_ptr(), page_table.data_ptr()),
             *(
                 page_table.stride(0),
                 cu_q.data_ptr(),
@@ -160,6 +177,7 @@ class CpuKernels:
         kv_layers: Sequence[Tensor],
         step: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
         residual: Tensor,
+        forms: Forms | None = None,
     ) -> None:
         """All layers over the residual stream fp32 `[T, hidden]`, in place.
 
@@ -172,6 +190,7 @@ class CpuKernels:
         assert page_table.is_contiguous()
         entry = Step(
             *(positions.data_ptr(), slot_map.data_ptr(), page_table.data_ptr(), cu_q.data_ptr(), kv_len.data_ptr()),
+            *_pointers(forms),
             *(page_table.stride(0), residual.shape[0], kv_len.shape[0]),
         )
         pages = (ctypes.c_void_p * len(layers))(*(one.data_ptr() for one in kv_layers))

@@ -3,7 +3,7 @@
 import ctypes
 import dataclasses
 import os
-from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 from octavo_kernels.cpu.tier import cpu_flags, source_number, supported
@@ -17,7 +17,12 @@ class PackedWeight(Structure):
 
 
 class Shape(Structure):
-    _fields_ = (("heads", c_int32), ("kv_heads", c_int32), ("dim", c_int32), ("page", c_int32))
+    """How attention's tensors lie; `keys` and `values` are kinds by their number, `page_bytes` is from one page to the next."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("heads", "kv_heads", "dim", "page", "keys", "values")),
+        ("page_bytes", c_int64),
+    )
 
 
 class Layer(Structure):
@@ -29,7 +34,7 @@ class Layer(Structure):
 
 class Model(Structure):
     _fields_ = (
-        *(("shape", Shape), ("hidden", c_int32), ("wide", c_int32), ("window", c_int32)),
+        *(("shapes", POINTER(Shape)), ("hidden", c_int32), ("wide", c_int32), ("window", c_int32)),
         *(("eps", c_float), ("scale", c_float), ("cos", c_void_p), ("sin", c_void_p)),
     )
 
@@ -37,6 +42,7 @@ class Model(Structure):
 class Step(Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("positions", "slot_map", "page_table", "cu_q", "kv_len")),
+        *((name, c_void_p) for name in ("token_forms", "sequence_forms")),
         *(("table_stride", c_size_t), ("tokens", c_int32), ("sequences", c_int32)),
     )
 
@@ -60,11 +66,11 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "octavo_linear": (POINTER(PackedWeight), c_void_p, c_int, c_void_p, c_size_t, c_int, c_void_p),
     "octavo_add_rms_norm": (c_void_p, c_void_p, c_void_p, c_float, c_int, c_int, c_void_p),
     "octavo_rotate_and_write": (
-        *(POINTER(Shape), c_void_p, c_int, c_void_p, c_void_p, c_void_p),
+        *(POINTER(Shape), c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_void_p),
         *(c_void_p, c_void_p, c_float, c_void_p, c_void_p),
     ),
     "octavo_attend": (
-        *(POINTER(Shape), c_void_p, c_size_t, c_void_p, c_void_p, c_size_t),
+        *(POINTER(Shape), c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t),
         *(c_void_p, c_void_p, c_int, c_float, c_int, c_void_p),
     ),
 }

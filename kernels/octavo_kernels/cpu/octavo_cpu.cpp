@@ -5,7 +5,7 @@
 //   1  AVX512-BF16    vdpbf16ps: 16 lanes, each adds two bf16 products to an fp32 sum
 //   2  AMX            tdpbf16ps: a tile of 16 x 32 times one of 32 x 16 bf16, added to 16 x 16 fp32
 //
-// Activations are fp32 everywhere; keys, values and, on tiers 1 and 2, weights are bf16. Everything that is multiplied with has one layout, the *panel*:
+// Activations are fp32 everywhere; weights are bf16 on tiers 1 and 2, keys and values bf16 or of 8 bits (kv_pages.h). Everything that is multiplied with has one layout, the *panel*:
 // 16 columns (output features, tokens, or dimensions) of all K terms, two terms of a column side by side:
 //
 //   panel[K / 2][16][2]        the order that vdpbf16ps and tdpbf16ps take (Intel calls it VNNI)
@@ -46,10 +46,10 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
-#define UNROLL_SOME _Pragma("unroll 8")
+#define UNROLL_TWICE _Pragma("unroll 2")
 #else
 #define UNROLL _Pragma("GCC unroll 16")  // arrays of sums stay in registers only where every index is a constant
-#define UNROLL_SOME _Pragma("GCC unroll 8")
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
 #endif
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -316,16 +316,15 @@ void integer_block(const Factor* x, size_t x_stride, const float* x_scales, size
         __m256i total[ROWS][2];
         UNROLL
         for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
-        const Factor *terms = panel + span * SPAN * WIDTH, *factors = x + span * SPAN;
-        UNROLL_SOME  // gcc 12 gives each sum a new register and copies it back at the end: once for all of them
-        for (int pair = 0; pair < SPAN / 2; pair++) {
-            __m256i left = _mm256_loadu_si256((const __m256i*)(terms + pair * 2 * WIDTH));
-            __m256i right = _mm256_loadu_si256((const __m256i*)(terms + pair * 2 * WIDTH + WIDTH));
+        UNROLL_TWICE  // gcc 12 gives each sum a new register and copies it back at the end: once for two pairs
+        for (int pair = span * SPAN / 2; pair < (span + 1) * SPAN / 2; pair++) {
+            __m256i left = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH));
+            __m256i right = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH + WIDTH));
             __asm__("" : "+x"(left), "+x"(right));  // or gcc loads them again for each row, more than a cycle can load
             UNROLL
             for (int r = 0; r < ROWS; r++) {
                 int32_t both;
-                memcpy(&both, factors + r * x_stride + 2 * pair, 4);
+                memcpy(&both, x + r * x_stride + 2 * pair, 4);
                 const __m256i xr = _mm256_set1_epi32(both);
                 total[r][0] = _mm256_add_epi32(total[r][0], _mm256_madd_epi16(xr, left));
                 total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(xr, right));
@@ -499,6 +498,8 @@ void to_operands(const float* from, size_t count, float factor, Operand* to) {
 int over(int count, int by) { return (count + by - 1) / by; }
 
 }  // namespace
+
+#include "kv_pages.h"
 
 // ---- Linear layers -----------------------------------------------------------------------------------------------------------------
 
@@ -799,12 +800,6 @@ void rotate(float* head, const float* cos, const float* sin, int dim) {
     }
 }
 
-// What is stored stays finite: a page is read up to its end, and nothing that a zero weight hides may become NaN there.
-bf16 finite(float x) {
-    constexpr float MOST = 3.3895313892515355e38f;  // the greatest bf16
-    return x != x ? 0 : to_bf16(x > MOST ? MOST : x < -MOST ? -MOST : x);
-}
-
 // Rows of an item where each takes a microsecond or less: few are not worth waking a thread for.
 int rows_per_item(int rows) { return rows < 4 * pool.threads ? (rows > 1 ? rows : 1) : over(rows, 4 * pool.threads); }
 
@@ -823,19 +818,11 @@ EXPORT void octavo_add_rms_norm(float* residual, const float* delta, const float
     });
 }
 
-// How attention's tensors lie. A page holds for each KV head its keys, [page / 16] panels of dim terms, then its values, [dim / 16] panels
-// of page terms. dim is a multiple of 16 up to 256; page a power of two from 16 to 256.
-struct Shape {
-    int32_t heads, kv_heads, dim, page;
-};
-
 namespace {
 
-void rotate_and_write(const Shape& shape, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, bf16* kv, const int64_t* slot_map) {
-    const auto [heads, kv_heads, dim, page] = shape;
-    const size_t head_elements = (size_t)2 * page * dim;
-    const int some = rows_per_item(tokens);
-    parallel(over(tokens, some), [=, heads = heads, kv_heads = kv_heads, dim = dim, page = page](int item, int) {
+void rotate_and_write(const Shape* shapes, const uint8_t* forms, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, uint8_t* kv, const int64_t* slot_map) {
+    const int heads = shapes->heads, kv_heads = shapes->kv_heads, dim = shapes->dim, some = rows_per_item(tokens);
+    parallel(over(tokens, some), [=](int item, int) {
         for (int t = item * some; t < tokens && t < (item + 1) * some; t++) {
             float* row = qkv + (size_t)t * (heads + 2 * kv_heads) * dim;
             for (int h = 0; h < heads + kv_heads; h++) {
@@ -843,17 +830,10 @@ void rotate_and_write(const Shape& shape, float* qkv, int tokens, const float* c
                 if (weight) norm(row + h * dim, weight, dim, eps, row + h * dim);
                 rotate(row + h * dim, cos + positions[t] * (dim / 2), sin + positions[t] * (dim / 2), dim);
             }
-            const int offset = slot_map[t] % page;
+            const Shape& shape = shapes[forms ? forms[t] : 0];
             for (int h = 0; h < kv_heads; h++) {
-                const float *k = row + (heads + h) * dim, *v = k + kv_heads * dim;
-                bf16* keys = kv + (slot_map[t] / page * kv_heads + h) * head_elements;
-                bf16* values = keys + (size_t)page * dim;
-                keys += (size_t)(offset / WIDTH) * dim * WIDTH + 2 * (offset % WIDTH);
-                values += offset / 2 * 2 * WIDTH + offset % 2;
-                for (int d = 0; d < dim; d++) {
-                    keys[d / 2 * 2 * WIDTH + d % 2] = finite(k[d]);
-                    values[(size_t)(d / WIDTH) * page * WIDTH + 2 * (d % WIDTH)] = finite(v[d]);
-                }
+                const float* key = row + (heads + h) * dim;
+                write_token(shape, head_of(shape, kv, slot_map[t] / shape.page, h), slot_map[t] % shape.page, key, key + kv_heads * dim);
             }
         }
     });
@@ -862,10 +842,10 @@ void rotate_and_write(const Shape& shape, float* qkv, int tokens, const float* c
 }  // namespace
 
 // qkv fp32 [tokens, heads + 2 kv_heads, dim]: q and k are normed (weights [dim] or null) and turned to their positions in place; k and v
-// go to slot_map[t] = page number * page + offset of `kv`.
-EXPORT void octavo_rotate_and_write(const Shape* shape, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, bf16* kv, const int64_t* slot_map) {
+// go to slot_map[t] = page number * page + offset of `kv`. Token t's page is that of shapes[forms[t]] (null: shapes[0]).
+EXPORT void octavo_rotate_and_write(const Shape* shapes, const uint8_t* forms, float* qkv, int tokens, const float* cos, const float* sin, const int64_t* positions, const float* q_norm, const float* k_norm, float eps, uint8_t* kv, const int64_t* slot_map) {
     const Turn turn;
-    rotate_and_write(*shape, qkv, tokens, cos, sin, positions, q_norm, k_norm, eps, kv, slot_map);
+    rotate_and_write(shapes, forms, qkv, tokens, cos, sin, positions, q_norm, k_norm, eps, kv, slot_map);
 }
 
 // ---- Paged attention ---------------------------------------------------------------------------------------------------------------
@@ -878,17 +858,21 @@ constexpr int PART = 256;
 constexpr float UNSEEN = -3.0e38f;
 
 struct Batch {
-    Shape shape;
+    const Shape* shapes;
+    const uint8_t* forms;  // which shape's pages a sequence has; null: the first's
     const float* q;
     size_t q_stride;
-    const bf16* kv;
+    uint8_t* kv;
     const int64_t* page_table;
     size_t table_stride;
     const int32_t *cu_q, *kv_len;
     float scale;
     int window;
     float* out;
-    int group() const { return shape.heads / shape.kv_heads; }
+    int heads() const { return shapes->heads; }
+    int dim() const { return shapes->dim; }
+    int group() const { return shapes->heads / shapes->kv_heads; }
+    const Shape& shape(int sequence) const { return shapes[forms ? forms[sequence] : 0]; }
 };
 
 // Tokens first … first + tokens - 1 of a sequence's queries, for one KV head; parts from … to - 1 of its slots.
@@ -923,7 +907,7 @@ struct State {
         const size_t token = batch.cu_q[item.sequence] + item.first;
         for (int r = 0; r < rows; r++) {
             const float factor = weight[r] == 0 ? 0 : 1.0f / weight[r];
-            float* to = batch.out + ((token + r / group) * batch.shape.heads + item.head * group + r % group) * dim;
+            float* to = batch.out + ((token + r / group) * batch.heads() + item.head * group + r % group) * dim;
             for (int d = 0; d < dim; d++) to[d] = values[(size_t)r * dim + d] * factor;
         }
     }
@@ -954,42 +938,65 @@ void soften(float* scores, int slots, int low, int high, float& greatest, float&
     weight = sum(total);
 }
 
-void attend_part(const Batch& batch, const Item& item, int part, const Operand* q, float* scores, Operand* weights, State& state) {
-    const auto [heads, kv_heads, dim, page] = batch.shape;
-    const int group = batch.group(), slot = first_slot(batch, item), begin = part * PART;
+// What an item is worked out in.
+struct Workspace {
+    float* scores;  // [MOST_ROWS][PART]
+    float* scales;  // [PART]: of the keys, then of the values
+    Rows q, weights;
+    bf16* decoded;  // one head's keys or values of a page
+};
+
+// Each row's scores or weights times the scales of their slots.
+void scale_slots(float* scores, int rows, const float* scales, int slots) {
+    for (int r = 0; r < rows; r++)
+        for (int s = 0; s < slots; s += LANES) store(scores + r * PART + s, load(scores + r * PART + s) * load(scales + s));
+}
+
+void attend_part(const Batch& batch, const Item& item, int part, const Workspace& work, State& state) {
+    const Shape& shape = batch.shape(item.sequence);
+    const int dim = shape.dim, page = shape.page, group = batch.group(), slot = first_slot(batch, item), begin = part * PART;
     int end = slot + item.tokens;  // no query sees a slot beyond the last one's own
     if (end > begin + PART) end = begin + PART;
     const int pages = over(end - begin, page), slots = pages * page;
     const int64_t* table = batch.page_table + item.sequence * batch.table_stride + begin / page;
-    const auto keys = [&](int i) { return batch.kv + ((size_t)table[i] * kv_heads + item.head) * 2 * page * dim; };
-    for (int i = 0; i < pages; i++)
-        multiply(q, dim, state.rows, keys(i), (size_t)dim * WIDTH, page / WIDTH, dim / 2, false, scores + i * page, PART);
+    const auto head = [&](int i) { return head_of(shape, batch.kv, table[i], item.head); };
+    const auto used = [=](int i, int unit) {  // slots of a page that count, in whole units; a page has whole ones or is less than one
+        const int count = over(end - begin - i * page, unit) * unit;
+        return count < page ? count : page;
+    };
+    for (int i = 0; i < pages; i++) {
+        if (shape.keys != BF16) load_scales(head(i).key_scales, page, work.scales + i * page);
+        multiply_stored(work.q, 0, state.rows, head(i).keys, (size_t)dim * WIDTH, used(i, WIDTH) / WIDTH, dim / 2, false, work.scores + i * page, PART, work.decoded);
+    }
+    if (shape.keys != BF16) scale_slots(work.scores, state.rows, work.scales, slots);
     for (int r = 0; r < state.rows; r++) {
         const int own_slot = slot + r / group, low = batch.window ? own_slot - batch.window + 1 - begin : 0;
-        soften(scores + r * PART, slots, low, own_slot + 1 - begin, state.greatest[r], state.weight[r]);
-#if OCTAVO_TIER
-        to_operands(scores + r * PART, slots, 1.0f, weights + r * PART);
-#endif
+        soften(work.scores + r * PART, slots, low, own_slot + 1 - begin, state.greatest[r], state.weight[r]);
     }
+    for (int i = 0; shape.values != BF16 && i < pages; i++) load_scales(head(i).value_scales, page, work.scales + i * page);
+    if (shape.values != BF16) scale_slots(work.scores, state.rows, work.scales, slots);
+    for (int r = 0; r < state.rows && work.weights.terms != work.scores; r++) work.weights.set(r, work.scores + r * PART, slots, 1.0f);
+    // 32 terms are a tile; what follows up to the page's end has no weight.
     for (int i = 0; i < pages; i++)
-        multiply(weights + i * page, PART, state.rows, keys(i) + (size_t)page * dim, (size_t)page * WIDTH, dim / WIDTH, page / 2, i > 0, state.values, dim);
+        multiply_stored(work.weights, i * page, state.rows, head(i).values, (size_t)page * WIDTH, dim / WIDTH, used(i, 32) / 2, i > 0, state.values, dim, work.decoded);
 }
 
 void attend_item(const Batch& batch, const Item& item, float* all_partials) {
-    const int group = batch.group(), dim = batch.shape.dim, rows = item.tokens * group;
-    const size_t state_floats = State::floats(MOST_ROWS, dim);
-    float* memory = own.get<float>(2 * state_floats + 2 * MOST_ROWS * PART + (size_t)MOST_ROWS * dim);
-    float* scores = memory + 2 * state_floats;
-    Operand* weights = OCTAVO_TIER ? (Operand*)(scores + MOST_ROWS * PART) : (Operand*)scores;
-    Operand* q = (Operand*)(scores + 2 * MOST_ROWS * PART);
+    const Shape& shape = batch.shape(item.sequence);
+    const int group = batch.group(), dim = shape.dim, rows = item.tokens * group;
+    const size_t state_floats = State::floats(MOST_ROWS, dim), most = (size_t)MOST_ROWS * PART;
+    float* memory = own.get<float>(2 * state_floats + 2 * most + (size_t)MOST_ROWS * dim + PART + 2 * MOST_ROWS + (size_t)shape.page * dim / 2);
+    float *scores = memory + 2 * state_floats, *q = scores + 2 * most, *scales = q + (size_t)MOST_ROWS * dim, *factors = scales + PART;
+    const bool in_place = OCTAVO_TIER == 0 && shape.values != INT8;  // weights are multiplied as they are
+    const Workspace work = {scores, scales, {q, factors, (size_t)dim, shape.keys}, {in_place ? scores : scores + most, factors + MOST_ROWS, PART, shape.values}, (bf16*)(factors + 2 * MOST_ROWS)};
     for (int r = 0; r < rows; r++) {
         const size_t token = batch.cu_q[item.sequence] + item.first + r / group;
-        to_operands(batch.q + token * batch.q_stride + (size_t)(item.head * group + r % group) * dim, dim, batch.scale * LOG2_E, q + r * dim);
+        work.q.set(r, batch.q + token * batch.q_stride + (size_t)(item.head * group + r % group) * dim, dim, batch.scale * LOG2_E);
     }
     State total(memory, rows, dim), part(memory + state_floats, rows, dim);
     total.clear();
     for (int p = item.from; p < item.to; p++) {
-        attend_part(batch, item, p, q, scores, weights, part);
+        attend_part(batch, item, p, work, part);
         if (item.partial >= 0)
             memcpy(all_partials + item.partial * State::floats(rows, dim), part.greatest, State::floats(rows, dim) * sizeof(float));
         else
@@ -999,17 +1006,16 @@ void attend_item(const Batch& batch, const Item& item, float* all_partials) {
 }
 
 void attend(const Batch& batch, int sequences) {
-    const Shape& shape = batch.shape;
     const int32_t *cu_q = batch.cu_q, *kv_len = batch.kv_len;
     const int window = batch.window;
-    const int group = batch.group(), dim = shape.dim, tile = ITEM_ROWS > group ? ITEM_ROWS / group : 1;
+    const int group = batch.group(), dim = batch.dim(), kv_heads = batch.shapes->kv_heads, tile = ITEM_ROWS > group ? ITEM_ROWS / group : 1;
     static Scratch item_memory, fold_memory;
     int most = 0;
-    for (int b = 0; b < sequences; b++) most += (over(cu_q[b + 1] - cu_q[b], tile) + over(kv_len[b], PART)) * shape.kv_heads;
+    for (int b = 0; b < sequences; b++) most += (over(cu_q[b + 1] - cu_q[b], tile) + over(kv_len[b], PART)) * kv_heads;
     Item *items = item_memory.get<Item>(most), *folds = fold_memory.get<Item>(most);
     int count = 0, fold_count = 0, partial = 0;
     for (int b = 0; b < sequences; b++)
-        for (int h = 0; h < shape.kv_heads; h++)
+        for (int h = 0; h < kv_heads; h++)
             for (int first = 0, queries = cu_q[b + 1] - cu_q[b]; first < queries; first += tile) {
                 const int tokens = queries - first < tile ? queries - first : tile, slot = kv_len[b] - queries + first;
                 const int from = window && slot >= window ? (slot - window + 1) / PART : 0, to = over(slot + tokens, PART);
@@ -1035,10 +1041,10 @@ void attend(const Batch& batch, int sequences) {
 
 // q fp32 with tokens `q_stride` apart, [heads, dim] each, over the pages of page_table [sequences, table_stride]; sequence b has queries
 // cu_q[b] … cu_q[b + 1] - 1, which are the last of its kv_len[b] slots. A query sees slots up to its own, of those the last `window` ones
-// (0: all). heads / kv_heads is at most 32. out fp32 [tokens, heads, dim].
-EXPORT void octavo_attend(const Shape* shape, const float* q, size_t q_stride, const bf16* kv, const int64_t* page_table, size_t table_stride, const int32_t* cu_q, const int32_t* kv_len, int sequences, float scale, int window, float* out) {
+// (0: all). Its pages are those of shapes[forms[b]] (null: shapes[0]). heads / kv_heads is at most 32. out fp32 [tokens, heads, dim].
+EXPORT void octavo_attend(const Shape* shapes, const uint8_t* forms, const float* q, size_t q_stride, uint8_t* kv, const int64_t* page_table, size_t table_stride, const int32_t* cu_q, const int32_t* kv_len, int sequences, float scale, int window, float* out) {
     const Turn turn;
-    attend({*shape, q, q_stride, kv, page_table, table_stride, cu_q, kv_len, scale, window, out}, sequences);
+    attend({shapes, forms, q, q_stride, kv, page_table, table_stride, cu_q, kv_len, scale, window, out}, sequences);
 }
 
 // ---- Layers ------------------------------------------------------------------------------------------------------------------------
@@ -1050,7 +1056,7 @@ struct Layer {
 };
 
 struct Model {
-    Shape shape;
+    const Shape* shapes;  // of the pages that a step's sequences can have
     int32_t hidden, wide, window;
     float eps, scale;
     const float *cos, *sin;  // [positions, dim / 2]
@@ -1060,6 +1066,7 @@ struct Model {
 struct Step {
     const int64_t *positions, *slot_map, *page_table;
     const int32_t *cu_q, *kv_len;
+    const uint8_t *token_forms, *sequence_forms;
     size_t table_stride;
     int32_t tokens, sequences;
 };
@@ -1072,9 +1079,9 @@ Scratch activations;
 
 // All layers over the residual stream fp32 [tokens, hidden], in place; kv: the layers' pages. One call, because a step of one token is
 // some two hundred products, norms and attentions of a few dozen microseconds each.
-EXPORT void octavo_layers(const Model* model, const Layer* layers, int count, bf16* const* kv, const Step* step, float* residual) {
+EXPORT void octavo_layers(const Model* model, const Layer* layers, int count, uint8_t* const* kv, const Step* step, float* residual) {
     const Turn turn;
-    const Shape& shape = model->shape;
+    const Shape& shape = *model->shapes;
     const int tokens = step->tokens, hidden = model->hidden, wide = model->wide;
     const int q_width = shape.heads * shape.dim, qkv_width = q_width + 2 * shape.kv_heads * shape.dim;
     float* qkv = activations.get<float>((size_t)tokens * (qkv_width + q_width + wide));
@@ -1090,8 +1097,8 @@ EXPORT void octavo_layers(const Model* model, const Layer* layers, int count, bf
     for (int i = 0; i < count; i++) {
         const Layer& layer = layers[i];
         linear(&layer.qkv, tokens, normed(layer.attention_norm), layer.qkv_bias, 0, NONE, qkv);
-        rotate_and_write(shape, qkv, tokens, model->cos, model->sin, step->positions, layer.q_norm, layer.k_norm, model->eps, kv[i], step->slot_map);
-        attend({shape, qkv, (size_t)qkv_width, kv[i], step->page_table, step->table_stride, step->cu_q, step->kv_len, model->scale, model->window, attended}, step->sequences);
+        rotate_and_write(model->shapes, step->token_forms, qkv, tokens, model->cos, model->sin, step->positions, layer.q_norm, layer.k_norm, model->eps, kv[i], step->slot_map);
+        attend({model->shapes, step->sequence_forms, qkv, (size_t)qkv_width, kv[i], step->page_table, step->table_stride, step->cu_q, step->kv_len, model->scale, model->window, attended}, step->sequences);
         linear(&layer.out, tokens, rows(attended, q_width), residual, hidden, NONE, residual);
         linear(&layer.gate_up, tokens, normed(layer.mlp_norm), nullptr, 0, SILU_MUL, gated);
         linear(&layer.down, tokens, rows(gated, wide), residual, hidden, NONE, residual);

@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from octavo_kernels import reference
+from octavo_kernels.kv_form import Forms, KvForm
 from octavo_runtime.model.config import ModelError
+from octavo_runtime.model.reference_pages import ReferencePages
 from octavo_runtime.model.rotary import Rotary
 
 
@@ -32,7 +34,7 @@ class AttentionMeta:
     slot_map: Tensor  # int64 [T]
     q_lens: tuple[int, ...]  # on the host, as cu_q
     kv_lens: tuple[int, ...]  # on the host, as kv_len
-    format: str = "dense"
+    forms: Forms | None = None  # of the sequences' pages; None: all have the first that the back end was built for
 
     @property
     def decodes(self) -> int:
@@ -58,6 +60,16 @@ class AttentionShape:
     head_dim: int
     page_size: int
     dtype: torch.dtype
+    forms: tuple[KvForm, ...] = ()  # what a sequence's keys and values can be kept as; none named: dense
+
+    @property
+    def kv_forms(self) -> tuple[KvForm, ...]:
+        return self.forms or (KvForm(self.page_size),)
+
+    @property
+    def layout(self) -> str:
+        """What of pages' layout does not depend on the back end, for its `layout_id`."""
+        return f"{'+'.join(form.name for form in self.kv_forms)}-{self.kv_heads}x{self.head_dim}"
 
 
 class AttentionBackend(Protocol):
@@ -107,15 +119,16 @@ class _Rows:
 class ReferenceBackend:
     """Attention by gathering pages: one call for all sequences that decode, one for each that prefills.
 
-    A page is `[2, page_size, Hkv, D]` of the model's type: keys, then values.
+    `reference_pages.py` has the pages' layout; of several forms it takes the first.
     """
 
     name = "reference"
 
     def __init__(self, shape: AttentionShape) -> None:
         self._shape = shape
-        self.layout_id = f"{self.name}-{shape.page_size}x{shape.kv_heads}x{shape.head_dim}-{shape.dtype}"
-        self.page_bytes = 2 * shape.page_size * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
+        self.layout_id = f"{self.name}-{shape.layout}-{shape.dtype}"
+        self._pages = ReferencePages(shape.kv_forms[0], shape.kv_heads, shape.head_dim, shape.dtype)
+        self.page_bytes = self._pages.page_bytes
         self._prepared: tuple[AttentionMeta, int | None, list[_Rows]] | None = None
         self._rotation: tuple[AttentionMeta, Rotary, Tensor, Tensor] | None = None
 
@@ -132,7 +145,7 @@ class ReferenceBackend:
 
     def write(self, k: Tensor, v: Tensor, kv_layer: Tensor, meta: AttentionMeta) -> None:
         """Store k, v `[T, Hkv, D]` into the layer's pages at `meta.slot_map`."""
-        reference.write_kv(k, v, self._view(kv_layer), meta.slot_map)
+        self._pages.write(k, v, kv_layer, meta.slot_map)
 
     def attend(
         self,
@@ -146,11 +159,11 @@ class ReferenceBackend:
         importance_out: Tensor | None = None,
     ) -> Tensor:
         refuse_options(self.name, softcap, sinks, importance_out)
-        pages, out = self._view(kv_layer), torch.empty_like(q)
+        out = torch.empty_like(q)
         # What fills up the batch must stay finite: it is written to the sink, and a mask does not hide a NaN from a product.
         out[sum(meta.q_lens) :] = 0.0
         for rows in self._rows(meta, window):
-            k, v = reference.gather_kv(pages, rows.pages)
+            k, v = self._pages.gather(kv_layer, rows.pages)
             part = q[rows.begin : rows.end].view(rows.batch, -1, *q.shape[1:])
             out[rows.begin : rows.end] = self._attend(part, k, v, rows.visible, scale).flatten(0, 1)
         return out
@@ -165,10 +178,6 @@ class ReferenceBackend:
     def _padded_slots(self, kv_len: int) -> int:
         """How many slots are gathered for `kv_len` ones: whole pages."""
         return -(-kv_len // self._shape.page_size) * self._shape.page_size
-
-    def _view(self, kv_layer: Tensor) -> Tensor:
-        shape = self._shape
-        return kv_layer.view(shape.dtype).view(-1, 2, shape.page_size, shape.kv_heads, shape.head_dim)
 
     def _angles(self, rotary: Rotary, meta: AttentionMeta) -> tuple[Tensor, Tensor]:
         """cos and sin at the step's positions: the same for every layer, so gathered once."""

@@ -1,33 +1,34 @@
-"""The attention back end of the CPU kernels: bf16 pages in the order that a product reads them."""
+"""The attention back end of the CPU kernels."""
 
 import torch
 from torch import Tensor
 
 from octavo_kernels.cpu.kernels import CpuKernels
-from octavo_kernels.cpu.library import Shape
+from octavo_kernels.cpu.pages import Pages
 from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, refuse_options
 from octavo_runtime.model.rotary import Rotary
 
 
 class CpuBackend:
-    """A page holds for each KV head its keys `[page / 16][D / 2][16][2]`, then its values `[D / 16][page / 2][16][2]`."""
+    """Pages in the order that a product reads them (`kv_pages.h`), bf16 or of 8 bits, in one or several forms side by side."""
 
     name = "cpu"
 
     def __init__(self, shape: AttentionShape, kernels: CpuKernels) -> None:
         self._kernels = kernels
-        self.shape = Shape(shape.heads, shape.kv_heads, shape.head_dim, shape.page_size)
-        self.layout_id = f"{self.name}-{shape.page_size}x{shape.kv_heads}x{shape.head_dim}-{kernels.tier}"
-        self.page_bytes = 2 * shape.page_size * shape.kv_heads * shape.head_dim * torch.bfloat16.itemsize
+        self._heads = shape.heads
+        self.pages = Pages(shape.heads, shape.kv_heads, shape.head_dim, shape.kv_forms)
+        self.layout_id = f"{self.name}-{shape.layout}-{kernels.tier}"
+        self.page_bytes = self.pages.page_bytes
 
     def rotate_and_write(
         self, qkv: Tensor, rotary: Rotary, norms: HeadNorms | None, kv_layer: Tensor, meta: AttentionMeta
     ) -> Tensor:
         weights = None if norms is None else (norms.q, norms.k, norms.eps)
         self._kernels.rotate_and_write(
-            self.shape, qkv, (rotary.cos, rotary.sin), meta.pos, weights, kv_layer, meta.slot_map
+            self.pages, qkv, (rotary.cos, rotary.sin), meta.pos, weights, kv_layer, meta.slot_map, meta.forms
         )
-        return qkv[:, : self.shape.heads]
+        return qkv[:, : self._heads]
 
     def attend(
         self,
@@ -42,5 +43,7 @@ class CpuBackend:
     ) -> Tensor:
         refuse_options(self.name, softcap, sinks, importance_out)
         out = torch.empty(q.shape)
-        self._kernels.attend(self.shape, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, window, out)
+        self._kernels.attend(
+            self.pages, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, window, out, meta.forms
+        )
         return out

@@ -31,11 +31,11 @@ class CpuLayers:
         assert isinstance(backend, CpuBackend)
         config, rotary = self._config, self._rotary
         model = Model(
-            *(backend.shape, config.hidden_size, config.intermediate_size, config.window or 0),
+            *(backend.pages.shapes, config.hidden_size, config.intermediate_size, config.window or 0),
             *(config.norm_eps, config.head_dim**-0.5, rotary.cos.data_ptr(), rotary.sin.data_ptr()),
         )
         step = meta.pos, meta.slot_map, meta.page_table, meta.cu_q, meta.kv_len
-        self._kernels.layers(model, self._layers, kv_layers, step, residual)
+        self._kernels.layers(model, self._layers, kv_layers, step, residual, meta.forms)
 
 
 def _entry(layer: LayerWeights) -> Layer:

@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from octavo_kernels import reference
+from octavo_kernels import kv_form, reference
 from octavo_kernels.cpu.kernels import CpuKernels
-from octavo_kernels.cpu.library import Shape
+from octavo_kernels.cpu.pages import Pages
+from octavo_kernels.kv_form import KV_KINDS, Forms, KvForm, KvKind
 
 POSITIONS = 1200
+NAN, LARGE = 0xFF, 0x71  # in every byte: no number in any kind; large ones in all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +24,13 @@ class Case:
     page: int
     window: int | None
     sequences: tuple[tuple[int, int], ...]  # (tokens in the cache before, tokens of the step)
+    kinds: tuple[tuple[KvKind, KvKind], ...] = (
+        ("dense", "dense"),
+    )  # of sequence i: number i, around again; pages are alike long
+
+    @property
+    def forms(self) -> list[KvForm]:
+        return [KvForm(self.page, *kinds) for kinds in self.kinds]
 
 
 CASES = {
@@ -51,10 +60,10 @@ class Stage:
         counts = [-(-end // case.page) for end in self.ends]
         order = (torch.randperm(sum(counts) + 3, generator=generator) + 1).tolist()
         self.pages = [[order.pop() for _ in range(count)] for count in counts]
-        self.shape = Shape(case.heads, case.kv_heads, case.dim, case.page)
-        self.layer = torch.full((sum(counts) + 4, 2 * case.page * case.kv_heads * case.dim), torch.nan).bfloat16()
+        self.layout = Pages(case.heads, case.kv_heads, case.dim, case.forms)
+        self.layer = torch.full((sum(counts) + 4, self.layout.page_bytes), NAN, dtype=torch.uint8)
         for page in itertools.chain(*self.pages):
-            self.layer[page] = 1e30
+            self.layer[page] = LARGE
         angles = torch.outer(torch.arange(POSITIONS), 1 / 100 ** torch.linspace(0, 1, case.dim // 2))
         self.angles = angles.cos(), angles.sin()
         for index, (before, _) in enumerate(case.sequences):
@@ -66,8 +75,13 @@ class Stage:
         slots = (
             torch.tensor(self.pages[index])[positions // self.case.page] * self.case.page + positions % self.case.page
         )
-        self.kernels.rotate_and_write(self.shape, qkv, self.angles, positions, None, self.layer, slots)
+        form = self.form(index)
+        forms = Forms(torch.full((end - begin,), form, dtype=torch.uint8), torch.tensor([form], dtype=torch.uint8))
+        self.kernels.rotate_and_write(self.layout, qkv, self.angles, positions, None, self.layer, slots, forms)
         return qkv[:, : self.case.heads]
+
+    def form(self, index: int) -> int:
+        return index % len(self.case.kinds)
 
     def step(self) -> Tensor:
         """All sequences' last tokens in one step: `[T, heads, dim]`."""
@@ -83,20 +97,45 @@ class Stage:
         cu_q = torch.tensor([0, *itertools.accumulate(count for _, count in parts)], dtype=torch.int32)
         kv_len = torch.tensor([sum(part) for part in parts], dtype=torch.int32)
         out = torch.full(q.shape, torch.nan)
-        self.kernels.attend(self.shape, q, self.layer, table, cu_q, kv_len, case.dim**-0.5, case.window, out)
+        numbers = torch.tensor([self.form(index) for index in indices], dtype=torch.uint8)
+        forms = Forms(numbers.repeat_interleave(torch.tensor([count for _, count in parts])), numbers)
+        self.kernels.attend(self.layout, q, self.layer, table, cu_q, kv_len, case.dim**-0.5, case.window, out, forms)
         return out
 
     def expected(self, index: int) -> Tensor:
-        """By the definition, in fp64 from what the cache holds in bf16."""
+        """By the definition, in fp64 from what the cache holds."""
         case, end = self.case, self.ends[index]
         qkv = self.qkv[index].double()
         cos, sin = (table[:end].double() for table in self.angles)
         q, k, v = torch.split(qkv, [case.heads, case.kv_heads, case.kv_heads], dim=1)
-        q, k = reference.rope(q, cos, sin), reference.rope(k, cos, sin).bfloat16().double()
-        k, v = (x.transpose(0, 1).unsqueeze(0) for x in (k, v.bfloat16().double()))
+        q, k = reference.rope(q, cos, sin), reference.rope(k, cos, sin)
+        kinds = case.kinds[self.form(index)]
+        k, v = (held(x, kind).transpose(0, 1).unsqueeze(0) for x, kind in zip((k, v), kinds, strict=True))
         begin = case.sequences[index][0]
         visible = reference.visible_slots(torch.arange(begin, end), end, case.window).unsqueeze(0)
         return reference.attend_rows(q[begin:].unsqueeze(0), k, v, visible, case.dim**-0.5)[0]
+
+
+def held(x: Tensor, kind: KvKind) -> Tensor:
+    """What a cache gives back of x."""
+    return x.bfloat16().double() if kind == "dense" else kv_form.decode(*kv_form.encode(x, kind), kind).double()
+
+
+KINDS: dict[str, tuple[tuple[KvKind, KvKind], ...]] = {
+    "int8": (("int8", "int8"),),
+    "fp8": (("fp8", "fp8"),),
+    "dense keys": (("dense", "int8"),),
+    "dense values": (("fp8", "dense"),),
+    "side by side": (("dense", "dense"), ("int8", "int8"), ("int8", "fp8")),
+}
+
+
+@pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("name", ["decode", "chunks", "dimension of five panels", "small pages", "window"])
+def test_attention_over_eight_bits_is_that_of_what_they_say(
+    kernels: CpuKernels, name: str, kinds: tuple[tuple[KvKind, KvKind], ...]
+) -> None:
+    test_attention_is_that_of_the_definition(kernels, dataclasses.replace(CASES[name], kinds=kinds))
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -108,17 +147,22 @@ def test_attention_is_that_of_the_definition(kernels: CpuKernels, case: Case) ->
     torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("kinds", [(("dense", "dense"),), KINDS["side by side"]], ids=["dense", "side by side"])
 @pytest.mark.parametrize("name", ["decode", "chunks", "window"])
-def test_a_sequence_has_the_same_bits_alone_and_in_company(kernels: CpuKernels, name: str) -> None:
-    stage = Stage(CASES[name], kernels)
+def test_a_sequence_has_the_same_bits_alone_and_in_company(
+    kernels: CpuKernels, name: str, kinds: tuple[tuple[KvKind, KvKind], ...]
+) -> None:
+    stage = Stage(dataclasses.replace(CASES[name], kinds=kinds), kernels)
     together = torch.split(stage.step(), [count for _, count in stage.case.sequences])
     for index, rows in enumerate(together):
         assert torch.equal(stage.attend([index]), rows)
 
 
-def test_a_token_has_the_same_bits_in_a_chunk_and_alone(kernels: CpuKernels) -> None:
-    chunk = Stage(Case(9, 3, 64, 32, None, ((250, 33),)), kernels).step()
-    alone = Stage(Case(9, 3, 64, 32, None, ((282, 1),)), kernels)
+@pytest.mark.parametrize("kind", KV_KINDS)
+def test_a_token_has_the_same_bits_in_a_chunk_and_alone(kernels: CpuKernels, kind: KvKind) -> None:
+    kinds = ((kind, kind),)
+    chunk = Stage(Case(9, 3, 64, 32, None, ((250, 33),), kinds), kernels).step()
+    alone = Stage(Case(9, 3, 64, 32, None, ((282, 1),), kinds), kernels)
     assert torch.equal(alone.step()[0], chunk[-1])
 
 
@@ -128,7 +172,7 @@ def test_heads_are_normed_before_they_are_rotated(kernels: CpuKernels) -> None:
     qkv = stage.qkv[0].clone()
     slots = stage.pages[0][0] * 32 + torch.arange(3)
     stage.kernels.rotate_and_write(
-        stage.shape, qkv, stage.angles, torch.arange(3), (q_norm, k_norm, 1e-5), stage.layer, slots
+        stage.layout, qkv, stage.angles, torch.arange(3), (q_norm, k_norm, 1e-5), stage.layer, slots
     )
     cos, sin = (table[:3] for table in stage.angles)
     q, k, v = torch.split(stage.qkv[0], [4, 2, 2], dim=1)
@@ -136,16 +180,39 @@ def test_heads_are_normed_before_they_are_rotated(kernels: CpuKernels) -> None:
     torch.testing.assert_close(qkv, torch.cat([*expected, v], dim=1), rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_stored_is_finite(kernels: CpuKernels) -> None:
+@pytest.mark.parametrize("kind", KV_KINDS)
+def test_what_is_stored_is_finite(kernels: CpuKernels, kind: KvKind) -> None:
     """A page is read to its end: a number that is none in another's tail would spoil what a zero weight hides."""
-    stage = Stage(Case(4, 2, 64, 32, None, ((0, 3),)), kernels)
+    stage = Stage(Case(4, 2, 64, 32, None, ((0, 3),), ((kind, kind),)), kernels)
     qkv = torch.full((1, 8, 64), torch.nan)
     qkv[0, 4], qkv[0, 6] = torch.inf, -torch.inf
-    page = stage.pages[0][0]
-    stage.kernels.rotate_and_write(
-        stage.shape, qkv, stage.angles, torch.tensor([0]), None, stage.layer, torch.tensor([page * 32 + 7])
-    )
-    assert bool(stage.layer[page].isfinite().all())
+    qkv[0, 5], qkv[0, 7] = 1e38, 0.0
+    stage.layer.zero_()
+    slots = torch.tensor([stage.pages[0][0] * 32 + 7])
+    stage.kernels.rotate_and_write(stage.layout, qkv, stage.angles, torch.tensor([0]), None, stage.layer, slots)
+    page = stage.layer[stage.pages[0][0]]
+    if kind == "dense":
+        assert bool(page.view(torch.bfloat16).isfinite().all())
+        return
+    codes, scales = page[: 32 * 2 * 2 * 64], page[32 * 2 * 2 * 64 :].view(torch.float16)
+    assert bool(scales.isfinite().all())
+    assert bool(kv_form.decode(codes, torch.ones(()), kind).isfinite().all())
+
+
+@pytest.mark.parametrize("kind", ["int8", "fp8"])
+def test_codes_and_scales_are_those_of_the_definition(kernels: CpuKernels, kind: KvKind) -> None:
+    """One token in slot 7 of a page of 16: its key and its value, of one head, from tiny to beyond fp16."""
+    layout, angles = Pages(1, 1, 64, [KvForm(16, kind, kind)]), (torch.ones(1, 32), torch.zeros(1, 32))
+    for exponent in (-40.0, -9.0, -3.0, 0.0, 5.0, 30.0):
+        qkv = torch.randn(1, 3, 64, generator=torch.Generator().manual_seed(3)) * 10**exponent
+        layer = torch.zeros(2, layout.page_bytes, dtype=torch.uint8)
+        kernels.rotate_and_write(layout, qkv.clone(), angles, torch.tensor([0]), None, layer, torch.tensor([16 + 7]))
+        codes, scales = layer[1, : 2 * 16 * 64], layer[1, 2 * 16 * 64 :].view(torch.float16)
+        keys, values = codes[: 16 * 64].view(32, 16, 2), codes[16 * 64 :].view(4, 8, 16, 2)
+        got = torch.stack([keys[:, 7].flatten(), values[:, 3, :, 1].flatten()])
+        expected = kv_form.encode(qkv[0, 1:], kind)
+        assert torch.equal(got, expected[0])
+        assert torch.equal(scales[[7, 16 + 7]], expected[1])
 
 
 def test_more_threads_give_the_same_bits(kernels: CpuKernels) -> None:
