@@ -46,10 +46,10 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
-#define UNROLL_TWICE _Pragma("unroll 2")
+#define UNROLL_SOME _Pragma("unroll 8")
 #else
 #define UNROLL _Pragma("GCC unroll 16")  // arrays of sums stay in registers only where every index is a constant
-#define UNROLL_TWICE _Pragma("GCC unroll 2")
+#define UNROLL_SOME _Pragma("GCC unroll 8")
 #endif
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -316,15 +316,16 @@ void integer_block(const Factor* x, size_t x_stride, const float* x_scales, size
         __m256i total[ROWS][2];
         UNROLL
         for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
-        UNROLL_TWICE  // gcc 12 gives each sum a new register and copies it back at the end: once for two pairs
-        for (int pair = span * SPAN / 2; pair < (span + 1) * SPAN / 2; pair++) {
-            __m256i left = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH));
-            __m256i right = _mm256_loadu_si256((const __m256i*)(panel + pair * 2 * WIDTH + WIDTH));
+        const Factor *terms = panel + span * SPAN * WIDTH, *factors = x + span * SPAN;
+        UNROLL_SOME  // gcc 12 gives each sum a new register and copies it back at the end: once for all of them
+        for (int pair = 0; pair < SPAN / 2; pair++) {
+            __m256i left = _mm256_loadu_si256((const __m256i*)(terms + pair * 2 * WIDTH));
+            __m256i right = _mm256_loadu_si256((const __m256i*)(terms + pair * 2 * WIDTH + WIDTH));
             __asm__("" : "+x"(left), "+x"(right));  // or gcc loads them again for each row, more than a cycle can load
             UNROLL
             for (int r = 0; r < ROWS; r++) {
                 int32_t both;
-                memcpy(&both, x + r * x_stride + 2 * pair, 4);
+                memcpy(&both, factors + r * x_stride + 2 * pair, 4);
                 const __m256i xr = _mm256_set1_epi32(both);
                 total[r][0] = _mm256_add_epi32(total[r][0], _mm256_madd_epi16(xr, left));
                 total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(xr, right));
