@@ -1,7 +1,7 @@
 """`octavo serve`: the engine process first, then the server's libraries, so that both load at the same time."""
 
-import asyncio
 import dataclasses
+import gc
 import logging
 import shlex
 import sys
@@ -40,8 +40,14 @@ def _serve(config: ServeConfig, run_dir: Path) -> int:
     heartbeat.reset()  # a crashed server may have left an old one
     engine = start_engine(config)
     try:
-        from octavo_runtime.server import process  # takes a second: the engine is loading meanwhile
+        # These take a second: the engine is loading meanwhile. What they make stays, so nobody looks for garbage in it.
+        gc.disable()
+        import asyncio
 
+        from octavo_runtime.server import process
+
+        gc.freeze()
+        gc.enable()
         return asyncio.run(process.serve(config, engine, run_dir, heartbeat))
     finally:
         end_engine(engine)

@@ -10,6 +10,7 @@ from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
 from octavo_runtime.engine.prefix_index import CacheIdentity
+from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.engine.runners import new_runner, prepare
 from octavo_runtime.engine.scheduler import Policy, Scheduler
 from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, Sampling, StepOutputs
@@ -24,9 +25,14 @@ class Engine:
     While the runner's `depth` allows it, step N + 1 is planned and submitted before step N is collected.
     """
 
-    def __init__(self, config: ServeConfig, progress: Callable[[int], None] = lambda percent: None) -> None:
+    def __init__(
+        self,
+        config: ServeConfig,
+        progress: Callable[[int], None] = lambda percent: None,
+        reserved: Reservation | None = None,
+    ) -> None:
         """Load the model. Raises ModelError and ConfigError, see `loading.load`."""
-        loaded = load(config, progress)
+        loaded = load(config, progress, reserved)
         _check_whole_prompts_fit(config, loaded.max_model_len)
         self._config = config
         self._limits = _limits(config, loaded)

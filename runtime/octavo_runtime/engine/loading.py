@@ -9,18 +9,18 @@ import torch
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine import cpu_model
 from octavo_runtime.engine.memory import available_bytes, usable_cpus
+from octavo_runtime.engine.reservation import DEFAULT_KV_BYTES, Reservation, reserve_early
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_weights import DeviceCheckpoint
 from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
-from octavo_runtime.model.weights import WeightReader, open_checkpoint
+from octavo_runtime.model.weights import Checkpoint, WeightReader, open_checkpoint
 
 log = logging.getLogger("octavo.engine")
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
-_CPU_DEFAULT_KV_BYTES = 2 << 30
 _CPU_BLOCK_SIZE = 32
 _GPU_BLOCK_SIZE = 16
 
@@ -39,8 +39,8 @@ class LoadedModel:
     fingerprint: bytes  # of the model's files, 32 bytes
 
 
-def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
-    """Load `config.model`; `progress` is told the percentage of weights read.
+def load(config: ServeConfig, progress: Callable[[int], None], reserved: Reservation | None = None) -> LoadedModel:
+    """Load `config.model`; `progress` is told the percentage of weights read; `reserved`: memory for KV that was begun before.
 
     Raises ModelError for what is wrong with the model's files and ConfigError for flags that this machine or model cannot honour.
     """
@@ -48,18 +48,25 @@ def load(config: ServeConfig, progress: Callable[[int], None]) -> LoadedModel:
     torch.set_num_threads(usable_cpus())
     checkpoint = open_checkpoint(config.model_path)
     if device.type == "cuda":
+        if reserved is not None:
+            reserved.release()
         return _load_on_gpu(config, DeviceCheckpoint(checkpoint, device), device, progress)
+    return _load_on_cpu(config, checkpoint, progress, reserved or reserve_early(config))
+
+
+def _load_on_cpu(
+    config: ServeConfig, checkpoint: Checkpoint, progress: Callable[[int], None], reserved: Reservation | None
+) -> LoadedModel:
+    device = torch.device("cpu")
     block_size = _CPU_BLOCK_SIZE if config.block_size == "auto" else int(config.block_size)
     model, max_model_len = checkpoint.config, _context(config, checkpoint.config)
     cpu = cpu_model.choose(config, model, block_size, usable_cpus())
     with torch.inference_mode():
         decoder = Decoder(model, WeightReader(checkpoint, cpu.dtype, progress), max_model_len, device, cpu.compute)
     backend = cpu.backend(AttentionShape(model.heads, model.kv_heads, model.head_dim, block_size, cpu.dtype))
-    available = available_bytes()
-    default = min(_CPU_DEFAULT_KV_BYTES, available // 2)
-    pages = _pages(config, checkpoint.config.layers * backend.page_bytes, available, default)
+    pages, reserved = _pages_on_cpu(config, model.layers * backend.page_bytes, reserved)
     _check_context_fits(config, max_model_len, pages, block_size)
-    pool = KvPool(checkpoint.config.layers, pages, backend.page_bytes, device)
+    pool = KvPool(model.layers, pages, backend.page_bytes, device, reserved.take)
     if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
         raise ConfigError(
             f"--batch-invariant: on this machine, with torch {torch.__version__}, a token's logits differ between alone and in "
@@ -133,6 +140,21 @@ def _check_context_fits(config: ServeConfig, max_model_len: int, pages: int, blo
         pages,
         pages * block_size,
     )
+
+
+def _pages_on_cpu(
+    config: ServeConfig, bytes_of_all_layers: int, reserved: Reservation | None
+) -> tuple[int, Reservation]:
+    """How many pages, and their memory. What was reserved before the weights were read counts as available."""
+    if reserved is not None:
+        reserved.wait()
+    available = available_bytes() + (reserved.size_bytes if reserved is not None else 0)
+    pages = _pages(config, bytes_of_all_layers, available, min(DEFAULT_KV_BYTES, available // 2))
+    needed = (pages + 1) * bytes_of_all_layers
+    if reserved is not None and needed > reserved.size_bytes:
+        reserved.release()
+        reserved = None
+    return pages, reserved or Reservation(needed)
 
 
 def _pages(config: ServeConfig, bytes_of_all_layers: int, available: int, default: int) -> int:

@@ -7,11 +7,10 @@ tells phase and progress from the first moment.
 It ends with its parent: a signal from the kernel, and exit code 1 with the reason in the heartbeat when the model cannot be loaded.
 """
 
-import json
+import gc
 import logging
 import math
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import zmq
 from octavo_runtime import messages
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.core import Engine
+from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.messages import Abort, AddRequest, Call, FromEngine, Reply, StepOutputs
 from octavo_runtime.model.config import ModelError
@@ -29,8 +29,8 @@ log = logging.getLogger("octavo.engine")
 _IDLE_POLL_MS = 500  # the heartbeat's period while idle
 
 
-def main() -> int:
-    config = ServeConfig(**json.loads(sys.argv[1]))
+def main(config: ServeConfig, reserved: Reservation | None) -> int:
+    """Until it is ended; the exit code. `reserved`: memory for KV that was begun before this module was imported."""
     assert config.run_dir is not None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the API process decides when we end
@@ -38,7 +38,7 @@ def main() -> int:
     heartbeat = Heartbeat.open(run_dir)
     heartbeat.reset()
     try:
-        loop = EngineLoop(config, heartbeat, run_dir / "engine.sock")
+        loop = EngineLoop(config, heartbeat, run_dir / "engine.sock", reserved)
     except (ModelError, ConfigError) as error:
         _tell_why(heartbeat, str(error))
         return 1
@@ -60,7 +60,9 @@ def _tell_why(heartbeat: Heartbeat, reason: str) -> None:
 class EngineLoop:
     """One engine, one socket, one heartbeat."""
 
-    def __init__(self, config: ServeConfig, heartbeat: Heartbeat, socket_path: Path) -> None:
+    def __init__(
+        self, config: ServeConfig, heartbeat: Heartbeat, socket_path: Path, reserved: Reservation | None = None
+    ) -> None:
         self._heartbeat = heartbeat
         self._client = b""  # identity of the API process that spoke last
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
@@ -69,10 +71,14 @@ class EngineLoop:
         self._socket.bind(f"ipc://{socket_path}")
         started_s = time.monotonic()
         heartbeat.progress("loading", 0, f"loading {config.model}")
-        self._engine = Engine(config, lambda percent: heartbeat.progress("loading", percent, f"loading {config.model}"))
+        told = f"loading {config.model}"
+        self._engine = Engine(config, lambda percent: heartbeat.progress("loading", percent, told), reserved)
         loaded_s = time.monotonic()
         heartbeat.progress("warming", 0, "running the first batches")
         self._engine.warm_up(lambda percent: heartbeat.progress("warming", percent, "running the first batches"))
+        # What is here stays for good; the collector, off since the imports, need not look at it again.
+        gc.freeze()
+        gc.enable()
         heartbeat.progress("ready", 100, "")
         info = self._engine.info
         log.info(

@@ -34,19 +34,21 @@ class Reservation:
         self.size_bytes = size_bytes
         self._error: OSError | None = None
         self._given_up = False
+        self._memory: mmap.mmap | None = None
+        self._thread = threading.Thread(target=self._populate, name="reservation", daemon=True)
         try:
             self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             with contextlib.suppress(OSError):  # a kernel without huge pages
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
         except OSError as error:
-            self._error, self.size_bytes, self._memory = error, 0, mmap.mmap(-1, mmap.PAGESIZE)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._thread = threading.Thread(target=self._populate, name="reservation", daemon=True)
-        self._thread.start()
+            self._error = error
+        else:
+            self._thread.start()
 
     def wait(self) -> None:
         """Until all of it is there. Raises ConfigError where the kernel refused it."""
-        self._thread.join()
+        if self._memory is not None:
+            self._thread.join()
         if self._error is not None:
             raise ConfigError(
                 f"--kv-cache-memory: the system refuses the memory for KV pages ({self._error.strerror}): lower it"
@@ -56,6 +58,7 @@ class Reservation:
         """The first `size_bytes` of it; the rest goes back. Raises ConfigError like `wait`."""
         assert 0 < size_bytes <= self.size_bytes
         self.wait()
+        assert self._memory is not None
         whole = -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
         if whole < len(self._memory):
             self._memory.resize(whole)
@@ -64,15 +67,18 @@ class Reservation:
     def release(self) -> None:
         """Give all of it back."""
         self._given_up = True
-        self._thread.join()
-        self._memory.close()
+        if self._memory is not None:
+            self._thread.join()
+            self._memory.close()
 
     def _populate(self) -> None:
+        assert self._memory is not None
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         for begin in range(0, self.size_bytes, _CHUNK_BYTES):
             if self._given_up:
                 return
             try:
-                _make_there(self._address + begin, min(_CHUNK_BYTES, self.size_bytes - begin))
+                _make_there(address + begin, min(_CHUNK_BYTES, self.size_bytes - begin))
             except OSError as error:
                 self._error = error
                 return

@@ -5,21 +5,36 @@ read and write; it is never handed out. Pages are zeroed once, so that slots bey
 reads them.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from octavo_kernels import reference
 
 
 class KvPool:
-    """`layers[i]` is layer i's `uint8[pages + 1, page_bytes]`; usable page ids are 1 … pages."""
+    """`layers[i]` is layer i's `uint8[pages + 1, page_bytes]`; usable page ids are 1 … pages.
 
-    def __init__(self, layers: int, pages: int, page_bytes: int, device: torch.device) -> None:
+    `zeros`: gives a writable buffer of so many bytes, all zero and really there; without it torch allocates them.
+    """
+
+    def __init__(
+        self, layers: int, pages: int, page_bytes: int, device: torch.device, zeros: Callable[[int], Any] | None = None
+    ) -> None:
         self.pages = pages
         self.page_bytes = page_bytes
-        # fill_ touches every byte: the memory is really there before the first request.
-        self.layers = [
-            torch.empty(pages + 1, page_bytes, dtype=torch.uint8, device=device).fill_(0) for _ in range(layers)
-        ]
+        self.layers: list[Tensor]
+        if zeros is None:
+            # fill_ touches every byte: the memory is really there before the first request.
+            self.layers = [
+                torch.empty(pages + 1, page_bytes, dtype=torch.uint8, device=device).fill_(0) for _ in range(layers)
+            ]
+            return
+        total_bytes = layers * (pages + 1) * page_bytes
+        memory = torch.frombuffer(zeros(total_bytes), dtype=torch.uint8, count=total_bytes)
+        self.layers = list(memory.view(layers, pages + 1, page_bytes))
 
     @property
     def total_bytes(self) -> int:

@@ -34,3 +34,11 @@ def test_copies_whole_pages_in_every_layer(copies: list[tuple[int, int]], after:
     pool.copy(copies)
     for number, layer in enumerate(pool.layers):
         assert torch.equal(layer, (torch.tensor(after, dtype=torch.uint8) + 10 * number)[:, None].expand(5, 6))
+
+
+def test_pages_can_lie_in_memory_that_was_there_before() -> None:
+    given = bytearray(3 * 5 * 6 + 10)
+    pool = KvPool(layers=3, pages=4, page_bytes=6, device=CPU, zeros=lambda size_bytes: given)
+    for number, layer in enumerate(pool.layers):
+        layer.fill_(number + 1)
+    assert bytes(given) == bytes([1] * 30 + [2] * 30 + [3] * 30 + [0] * 10)
