@@ -953,6 +953,11 @@ void scale_slots(float* scores, int rows, const float* scales, int slots) {
         for (int s = 0; s < slots; s += LANES) store(scores + r * PART + s, load(scores + r * PART + s) * load(scales + s));
 }
 
+// Bring what is needed soon from memory, while something else is computed.
+void fetch(const void* from, size_t bytes) {
+    for (size_t line = 0; line < bytes; line += 64) _mm_prefetch((const char*)from + line, _MM_HINT_T1);
+}
+
 void attend_part(const Batch& batch, const Item& item, int part, const Workspace& work, State& state) {
     const Shape& shape = batch.shape(item.sequence);
     const int dim = shape.dim, page = shape.page, group = batch.group(), slot = first_slot(batch, item), begin = part * PART;
@@ -966,6 +971,7 @@ void attend_part(const Batch& batch, const Item& item, int part, const Workspace
         return count < page ? count : page;
     };
     for (int i = 0; i < pages; i++) {
+        if (i + 1 < pages) fetch(head(i + 1).keys, shape.key_bytes());
         if (shape.keys != BF16) load_scales(head(i).key_scales, page, work.scales + i * page);
         multiply_stored(work.q, 0, state.rows, head(i).keys, (size_t)dim * WIDTH, used(i, WIDTH) / WIDTH, dim / 2, false, work.scores + i * page, PART, work.decoded);
     }
@@ -978,8 +984,10 @@ void attend_part(const Batch& batch, const Item& item, int part, const Workspace
     if (shape.values != BF16) scale_slots(work.scores, state.rows, work.scales, slots);
     for (int r = 0; r < state.rows && work.weights.terms != work.scores; r++) work.weights.set(r, work.scores + r * PART, slots, 1.0f);
     // 32 terms are a tile; what follows up to the page's end has no weight.
-    for (int i = 0; i < pages; i++)
+    for (int i = 0; i < pages; i++) {
+        if (i + 1 < pages) fetch(head(i + 1).values, shape.value_bytes());
         multiply_stored(work.weights, i * page, state.rows, head(i).values, (size_t)page * WIDTH, dim / WIDTH, used(i, 32) / 2, i > 0, state.values, dim, work.decoded);
+    }
 }
 
 void attend_item(const Batch& batch, const Item& item, float* all_partials) {
