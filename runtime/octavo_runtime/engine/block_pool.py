@@ -8,7 +8,8 @@ out. After every step: blank + cached + referenced = total.
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 
 from octavo_runtime.engine.prefix_index import Content, PrefixIndex
 
@@ -26,7 +27,7 @@ class Match:
 
 
 class BlockPool:
-    """`total` pages with ids 1 … total."""
+    """`total` pages with ids 1 … total. `demote` is told of cached pages (page, key), full ones, before they are reused."""
 
     def __init__(self, total: int, page_size: int) -> None:
         self.total = total
@@ -36,6 +37,7 @@ class BlockPool:
         self._references = [0] * (total + 1)
         self._used = 0
         self._index = PrefixIndex()
+        self.demote: Callable[[list[tuple[int, bytes]]], None] | None = None
 
     @property
     def free(self) -> int:
@@ -62,6 +64,8 @@ class BlockPool:
         """`count` pages with one reference each, or None (and nothing taken) if fewer are free. Blank ones go first."""
         if count > self.free:
             return None
+        if self.demote is not None and (full := self.coldest(count - len(self._blank))):
+            self.demote(full)
         pages = [self._blank.pop() if self._blank else self._evict() for _ in range(count)]
         for page in pages:
             self._references[page] = 1
@@ -93,6 +97,11 @@ class BlockPool:
                     self._cached[page] = None
                 else:
                     self._blank.append(page)
+
+    def coldest(self, count: int) -> list[tuple[int, bytes]]:
+        """Of the `count` pages that would be reused next, those that are full, with the keys of what they hold."""
+        pages = itertools.islice(self._cached, max(0, count))
+        return [(page, self._index.key(page)) for page in pages if self._index.filled(page) == self.page_size]
 
     def filled(self, page: int) -> int:
         """Slots whose content can be found; 0 for a page that is not named."""

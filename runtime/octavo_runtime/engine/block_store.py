@@ -45,7 +45,18 @@ class Job(Protocol):
 class BlockStore(Protocol):
     """Called by the engine's loop only; no call waits for a transfer. Keys are 32 bytes."""
 
-    def lookup(self, keys: Sequence[bytes]) -> Found: ...
+    @property
+    def lasting(self) -> bool:
+        """Whether what is put is still there after a restart."""
+        ...
+
+    def has(self, key: bytes) -> bool:
+        """Whether to put this block would do nothing."""
+        ...
+
+    def lookup(self, keys: Sequence[bytes]) -> Found:
+        """What there is; it counts as used."""
+        ...
 
     def put(self, keys: Sequence[bytes], pages: Sequence[int]) -> int:
         """Keep what these pages hold; how many are kept now, those that were there already included. The others it has no room

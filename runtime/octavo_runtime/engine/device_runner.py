@@ -84,6 +84,11 @@ class DeviceRunner:
         self._in_flight: collections.deque[int] = collections.deque()
         stream.follow()  # weights, pages and tables were made on the default stream
 
+    @property
+    def stream(self) -> DeviceStream:
+        """That steps run on."""
+        return self._stream
+
     def submit(self, plan: StepPlan) -> None:
         """Apply the plan's differences and give the device the layers over its tokens."""
         assert self._submitted is None
@@ -203,12 +208,19 @@ class DeviceRunner:
         self._staging.send()
         ids, offers = slots, None  # of a step that draws nothing
         if len(draws.rows):
-            logits = self._model.logits(hidden.index_select(0, rows))
-            if len(banned):
-                logits.view(-1).index_fill_(0, banned, -torch.inf)
+            ids, offers = self._choose(hidden.index_select(0, rows), banned, parameters, draws.top)
             if count:
-                ids = self._sampler(logits[:count], parameters)
                 self._tables.drew(slots, ids)
-            if draws.top:
-                offers = likeliest(logits[count:], draws.top)
         self._results.send(draws, ids, offers)
+
+    def _choose(
+        self, hidden: Tensor, banned: Tensor, parameters: DeviceRows, top: int
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """Of the rows `[R + O, hidden]` the ids `[R]` that are drawn, and the `top` likeliest of the others with their
+        log-probabilities; `banned`: places in the rows' logits."""
+        count = len(parameters.seed)
+        logits = self._model.logits(hidden)
+        if len(banned):
+            logits.view(-1).index_fill_(0, banned, -torch.inf)
+        ids = self._sampler(logits[:count], parameters) if count else parameters.position
+        return ids, likeliest(logits[count:], top) if top else None

@@ -12,7 +12,10 @@ from octavo_runtime.engine.cuda_graphs import batch_sizes
 from octavo_runtime.engine.device_memory import spare_bytes
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
+from octavo_runtime.engine.tiers.device_mover import DeviceMover
+from octavo_runtime.engine.ranks.device_runner import RankDeviceRunner
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape
+from octavo_runtime.model.collectives import Collectives
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.triton_attention import TritonBackend
@@ -45,9 +48,20 @@ def new_backend(shape: AttentionShape, limits: RunnerLimits, device: torch.devic
     return TritonBackend(shape, batch_sizes(limits.max_num_seqs)[-1], processors, device)
 
 
-def new_runner(decoder: Decoder, backend: AttentionBackend, pool: KvPool, limits: RunnerLimits) -> DeviceRunner:
-    stream = CudaStream(pool.layers[0].device)
-    return DeviceRunner(decoder, backend, pool, triton_sample, stream, limits)
+def new_runner(
+    decoder: Decoder,
+    backend: AttentionBackend,
+    pool: KvPool,
+    limits: RunnerLimits,
+    ranks: Collectives | None = None,
+) -> DeviceRunner:
+    """`ranks`: those that share the model."""
+    parts = decoder, backend, pool, triton_sample, CudaStream(pool.layers[0].device), limits
+    return DeviceRunner(*parts) if ranks is None else RankDeviceRunner(*parts, ranks)
+
+
+def new_page_mover(pool: KvPool, runner: DeviceRunner) -> DeviceMover:
+    return DeviceMover(pool, runner.stream, CudaStream(runner.stream.device))
 
 
 def measured_spare_bytes(
@@ -56,10 +70,11 @@ def measured_spare_bytes(
     limits: RunnerLimits,
     device: torch.device,
     progress: Callable[[int], None],
+    ranks: Collectives | None = None,
 ) -> int:
     """Run the largest steps on a pool of one page, and see what memory they leave for a real one."""
     pool = KvPool(decoder.config.layers, 1, backend.page_bytes, device)
-    runner = new_runner(decoder, backend, pool, limits)
+    runner = new_runner(decoder, backend, pool, limits, ranks)
     before_bytes = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     for _ in runner.rehearse():

@@ -73,6 +73,10 @@ class PrefixIndex:
         content = self._content.get(page)
         return len(content.tokens) if content else 0
 
+    def key(self, page: int) -> bytes:
+        """Of the content of a page that is named."""
+        return self._key_of[page]
+
     def publish(self, page: int, key: bytes, content: Content) -> None:
         """Name a page's content, instead of what it was called before. What another page holds already stays that page's."""
         self.forget(page)

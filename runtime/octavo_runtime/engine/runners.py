@@ -5,19 +5,33 @@ from collections.abc import Callable
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.loading import LoadedModel
 from octavo_runtime.engine.pipeline import Runner
+from octavo_runtime.engine.ranks.membership import Ranks
+from octavo_runtime.engine.ranks.runner import RankRunner
 from octavo_runtime.engine.runner import ModelRunner
+from octavo_runtime.engine.tiers.page_mover import HostMover, PageMover
 
 
-def new_runner(loaded: LoadedModel, max_num_seqs: int, max_num_batched_tokens: int) -> Runner:
-    """For steps of at most so many sequences and tokens."""
+def new_runner(
+    loaded: LoadedModel, max_num_seqs: int, max_num_batched_tokens: int, ranks: Ranks | None = None
+) -> Runner:
+    """For steps of at most so many sequences and tokens; `ranks` where the model is shared."""
     if loaded.device.type == "cpu":
-        return ModelRunner(
-            loaded.decoder, loaded.backend, loaded.pool, loaded.block_size, max_num_seqs, loaded.max_model_len
-        )
+        parts = loaded.decoder, loaded.backend, loaded.pool, loaded.block_size, max_num_seqs, loaded.max_model_len
+        return ModelRunner(*parts) if ranks is None else RankRunner(*parts, ranks.collectives)
     from octavo_runtime.engine import gpu_model  # imports Triton, which a start on a CPU does not wait for
 
     limits = RunnerLimits(loaded.block_size, max_num_seqs, loaded.max_model_len, max_num_batched_tokens)
-    return gpu_model.new_runner(loaded.decoder, loaded.backend, loaded.pool, limits)
+    collectives = ranks.collectives if ranks is not None else None
+    return gpu_model.new_runner(loaded.decoder, loaded.backend, loaded.pool, limits, collectives)
+
+
+def new_page_mover(loaded: LoadedModel, runner: Runner) -> PageMover:
+    """What moves pages between the model's pool and the tiers below it."""
+    if not isinstance(runner, DeviceRunner):
+        return HostMover(loaded.pool)
+    from octavo_runtime.engine import gpu_model
+
+    return gpu_model.new_page_mover(loaded.pool, runner)
 
 
 def prepare(runner: Runner, progress: Callable[[int], None]) -> None:

@@ -33,6 +33,13 @@ class TierChain:
             self._disk.worker.poll()
             self._disk.store.close()
 
+    @property
+    def lasting(self) -> bool:
+        return self._disk is not None
+
+    def has(self, key: bytes) -> bool:
+        return key in self._memory.store or (self._disk is not None and key in self._disk.store)
+
     def lookup(self, keys: Sequence[bytes]) -> Found:
         in_memory = on_disk = 0
         for key in keys:

@@ -39,6 +39,9 @@ class DiskStore:
         self.bytes = sum(self._files.values())
         self.blocks = sum(path.parent == self._own for path in self._files)
 
+    def __contains__(self, key: bytes) -> bool:
+        return self.path(key) in self._files
+
     def close(self) -> None:
         """Let another engine have the folder."""
         os.close(self._lock)

@@ -26,6 +26,9 @@ class MemoryStore:
     def __len__(self) -> int:
         return len(self._blocks)
 
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._blocks
+
     def find(self, key: bytes) -> MemoryBlock | None:
         """The block, which counts as used."""
         block = self._blocks.get(key)

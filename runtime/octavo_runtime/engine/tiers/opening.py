@@ -1,5 +1,6 @@
 """The tiers that a configuration asks for, around a pool that is there."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from octavo_runtime.config import DEFAULT_KV_TIER_DISK_BYTES, ConfigError, ServeConfig
@@ -14,10 +15,11 @@ from octavo_runtime.engine.tiers.page_mover import PageMover
 _BUFFER_BLOCKS = 2 * WRITES_WAITING_MOST  # of a disk tier without a memory tier: on their way to the disk
 
 
-def open_tiers(config: ServeConfig, identity: CacheIdentity, mover: PageMover) -> TierChain | None:
+def open_tiers(config: ServeConfig, identity: CacheIdentity, new_mover: Callable[[], PageMover]) -> TierChain | None:
     """None where no tier is asked for. Raises ConfigError for memory that is not there and a folder that cannot be had."""
     if config.kv_tier_memory is None and config.kv_tier_disk is None:
         return None
+    mover = new_mover()
     kind = BlockKind(_root(identity), mover.block_bytes)
     rows = _rows(config, mover.block_bytes)
     if config.kv_tier_disk is None:

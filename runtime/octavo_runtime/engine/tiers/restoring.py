@@ -4,8 +4,8 @@ import dataclasses
 import time
 from collections.abc import Callable
 
+from octavo_runtime.engine.speed import Speed
 from octavo_runtime.engine.tiers.block_file import Row
-from octavo_runtime.engine.tiers.speed import Speed
 from octavo_runtime.messages import TierStats
 
 
