@@ -535,14 +535,14 @@ struct Factors {
 void to_factors(const float* from, int count, Factor* to, float& scale) {
     float padded[SPAN] = {};
     if (count < SPAN) from = (const float*)memcpy(padded, from, count * sizeof(float));
-    Vector most = {}, poison = {};
-    for (int i = 0; i < SPAN; i += LANES) {
-        const Vector x = load(from + i);
-        most = largest(most, largest(x, -x));
-        poison += x * 0.0f;
-    }
-    const float size = largest_lane(most);
-    scale = size / MOST_FACTOR + sum(poison);
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i most = _mm256_setzero_si256();  // of magnitudes as integers, which are in the order of the floats, what is not finite above all
+    for (int i = 0; i < SPAN; i += LANES) most = _mm256_max_epi32(most, _mm256_and_si256((__m256i)load(from + i), magnitude));
+    __m128i greatest = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    greatest = _mm_max_epi32(greatest, _mm_shuffle_epi32(greatest, 0x4e));
+    greatest = _mm_max_epi32(greatest, _mm_shuffle_epi32(greatest, 0xb1));
+    const float size = _mm_cvtss_f32(_mm_castsi128_ps(greatest));
+    scale = size < INFINITY ? size / MOST_FACTOR : NAN;
     const float factor = size > 1e-30f && size < INFINITY ? MOST_FACTOR / size : 0;  // smaller ones have no factor in fp32
     for (int i = 0; i < SPAN; i += LANES) {
         const __m256i wide = _mm256_cvtps_epi32((__m256)(load(from + i) * factor));
