@@ -43,6 +43,8 @@ class GrammarSpec(msgspec.Struct, frozen=True):
     active_after: int | None = None
 
 
+# The memory ladder's levels, from 1 on.
+LADDER = ("strict_admission", "demote", "slow_intake", "preempt_ahead", "cap_length", "lossy", "refuse")
 MOST_LENGTH_PENALTY = 10.0  # either way: powers of a text's length must stay numbers
 
 
@@ -132,15 +134,18 @@ class Reply(msgspec.Struct, frozen=True, tag="reply"):
     error: str | None = None
 
 
+ErrorKind = Literal["never_fits", "queue_full", "pressured", "unsupported", "deadline", "failed"]
+
+
 class ErrorInfo(msgspec.Struct, frozen=True):
     """Why the engine refused or gave up a request.
 
     `never_fits`: no pool state would admit it (HTTP 400). `queue_full`: try again after `retry_after_s` (503).
-    `unsupported`: a field this engine cannot honour (400). `deadline`: it was still waiting at its deadline (504).
-    `failed`: the engine broke (500).
+    `pressured`: the memory ladder refuses it for now (503). `unsupported`: a field this engine cannot honour (400).
+    `deadline`: it was still waiting at its deadline (504). `failed`: the engine broke (500).
     """
 
-    kind: Literal["never_fits", "queue_full", "unsupported", "deadline", "failed"]
+    kind: ErrorKind
     message: str
     param: str | None = None
     retry_after_s: int | None = None
@@ -201,6 +206,10 @@ class Stats(msgspec.Struct, frozen=True):
     tiers: list[TierStats] = []  # below the pool, the fastest first
     tier_hits_tokens_total: int = 0  # tokens whose keys and values came from a tier
     swapped_total: int = 0  # preempted sequences that left nothing to compute again
+    pressure_level: int = 0  # of the memory ladder
+    degradations_total: list[int] = []  # how often each level of `LADDER` was climbed to
+    preempted_ahead_total: int = 0  # of the preemptions, those before pages lacked
+    capped_total: int = 0  # requests whose length the ladder capped
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):

@@ -20,6 +20,7 @@ from octavo_runtime.messages import (
     Sampling,
     Stats,
     StepOutputs,
+    TierStats,
     ToEngine,
 )
 
@@ -61,7 +62,17 @@ INFO = EngineInfo(
     True,
     scheduler_delay_ms=2.5,
 )
-STATS = Stats(1, 2, 100, 40, 10, 1234, 8, 512, 500, 12, 3.25, 4, 32, 900, 800, 3, 60, 5, [0.5, 1.25])
+TIERS = [TierStats("memory", 1, 2, 3, 4, 5, 6, 7)]
+LADDER_COUNTS: dict[str, object] = {
+    "pressure_level": 5,
+    "degradations_total": [1, 2, 3, 4, 5, 6, 7],
+    "preempted_ahead_total": 23,
+    "capped_total": 24,
+}
+STATS = Stats(
+    *(1, 2, 100, 40, 10, 1234, 8, 512, 500, 12, 3.25, 4, 32, 900, 800, 3, 60, 5, [0.5, 1.25], TIERS, 21, 22),
+    **LADDER_COUNTS,  # type: ignore[arg-type]  # a table of fields
+)
 FULL_OUTPUT = Output(
     id="chat-1",
     token_ids=[5, 6],

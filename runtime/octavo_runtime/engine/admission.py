@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import msgspec
+
 from octavo_runtime.engine.request import beam_offers, width
 from octavo_runtime.messages import MOST_LENGTH_PENALTY, AddRequest, ErrorInfo
 
@@ -21,11 +23,15 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Queued:
-    """What waits already. Prompt tokens count once for each sequence of a request, each beam too."""
+    """What waits already, and what the memory ladder asks for. Prompt tokens count once for each sequence of a request, each beam
+    too."""
 
     sequences: int
     prompt_tokens: int
     retry_after_s: int  # when the queue will have worked off enough
+    pressure: str = ""  # the ladder's level with its arithmetic
+    refuses: bool = False  # whatever comes
+    length_cap: int | None = None  # tokens, prompt and output together
 
 
 def refusal(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInfo | None:
@@ -35,8 +41,19 @@ def refusal(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInfo | 
         or _invalid(request, limits)
         or _too_wide(request, limits)
         or _never_fits(request, limits)
+        or _pressured(request, queued)
         or _queue_full(request, limits, queued)
     )
+
+
+def capped(request: AddRequest, length_cap: int | None) -> AddRequest:
+    """The request with no more output than leaves it within `length_cap` tokens."""
+    if length_cap is None:
+        return request
+    most = max(1, length_cap - len(request.prompt_ids))
+    if request.max_tokens is not None and request.max_tokens <= most:
+        return request
+    return msgspec.structs.replace(request, max_tokens=most)
 
 
 def _unsupported(request: AddRequest) -> ErrorInfo | None:
@@ -105,6 +122,22 @@ def _never_fits(request: AddRequest, limits: Limits) -> ErrorInfo | None:
             f"pool has {limits.pool_pages:,}: shorten the prompt{' or lower max_tokens' if output > 1 else ''}"
         )
         return ErrorInfo("never_fits", text, "max_tokens" if output > 1 else "prompt")
+    return None
+
+
+def _pressured(request: AddRequest, queued: Queued) -> ErrorInfo | None:
+    """It would fit later: the same again then."""
+    again = f"try again in {queued.retry_after_s} s"
+    if queued.refuses:
+        text = f"memory pressure, {queued.pressure}: {again}"
+        return ErrorInfo("pressured", text, retry_after_s=queued.retry_after_s)
+    prompt, cap = len(request.prompt_ids), queued.length_cap
+    if cap is not None and prompt >= cap:
+        text = (
+            f"the prompt has {prompt:,} tokens, and for the time being a request may have {cap:,} with its output (memory "
+            f"pressure, {queued.pressure}): {again}"
+        )
+        return ErrorInfo("pressured", text, "prompt", queued.retry_after_s)
     return None
 
 

@@ -10,6 +10,7 @@ from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
 from octavo_runtime.engine.prefix_index import CacheIdentity
+from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.engine.runners import new_runner, prepare
 from octavo_runtime.engine.scheduler import Policy, Scheduler
@@ -43,7 +44,7 @@ class Engine:
         self._audited_s = 0.0
         self._refused: list[Output] = []
         self._changed = False
-        self.scheduler = self._new_scheduler(config.scheduler_delay_ms / 1000)
+        self.scheduler = self._new_scheduler(config.scheduler_delay_ms / 1000, config.memory_ladder)
 
     def add(self, request: AddRequest) -> None:
         """Queue a request, or refuse it: a refusal comes out of the next `step` as an output with an error."""
@@ -108,7 +109,7 @@ class Engine:
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
         prepare(self._runner, progress)
-        self.scheduler = self._new_scheduler(delay_s=0.0)
+        self.scheduler = self._new_scheduler(delay_s=0.0, ladder=False)
         limits = self._limits
         longest = min(limits.max_model_len, limits.pool_pages * limits.page_size) - 2
         length = max(1, min(self.info.max_num_batched_tokens // WARMUP_SEQUENCES, longest))
@@ -123,9 +124,9 @@ class Engine:
             progress(100 * (count - left) // max(1, count))
         self.settle()
         self._pipeline.reset()
-        self.scheduler = self._new_scheduler(self._config.scheduler_delay_ms / 1000)
+        self.scheduler = self._new_scheduler(self._config.scheduler_delay_ms / 1000, self._config.memory_ladder)
 
-    def _new_scheduler(self, delay_s: float) -> Scheduler:
+    def _new_scheduler(self, delay_s: float, ladder: bool) -> Scheduler:
         config = self._config
         policy = Policy(
             max_num_batched_tokens=config.max_num_batched_tokens,
@@ -133,6 +134,7 @@ class Engine:
             chunked_prefill=config.chunked_prefill,
             scheduler_delay_s=delay_s,
             halve_for_long_prompts=config.max_num_seqs is None,
+            ladder=Means() if ladder else None,
         )
         pool = BlockPool(self._limits.pool_pages, self._limits.page_size)
         return Scheduler(pool, self._limits, policy, self._identity, depth=self._pipeline.depth)

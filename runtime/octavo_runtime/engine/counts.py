@@ -3,7 +3,8 @@
 import dataclasses
 import logging
 
-from octavo_runtime.engine.request import Sequence
+from octavo_runtime.engine.request import Request, Sequence
+from octavo_runtime.messages import AddRequest
 
 log = logging.getLogger("octavo.engine")
 
@@ -13,6 +14,8 @@ _LOG_EVERY_S = 10.0
 @dataclasses.dataclass
 class Counts:
     preemptions_total: int = 0
+    preempted_ahead_total: int = 0  # of these, before pages lacked
+    capped_total: int = 0  # requests whose length was capped
     prefix_queries_tokens_total: int = 0
     prefix_hits_tokens_total: int = 0
     _logged_s: float = -_LOG_EVERY_S
@@ -21,6 +24,21 @@ class Counts:
         """A prompt was looked up in the prefix cache for the first time."""
         self.prefix_queries_tokens_total += tokens
         self.prefix_hits_tokens_total += found
+
+    def capped(self, request: Request, wanted: AddRequest, level: int) -> None:
+        """A new request may generate less than it wanted."""
+        self.capped_total += 1
+        had = "its context" if wanted.max_tokens is None else f"max_tokens {wanted.max_tokens:,}"
+        request.degraded.append(
+            f"length_cap: at most {request.asked.max_tokens:,} tokens instead of {had}, memory pressure level {level}"
+        )
+
+    def preempted_ahead(self, sequence: Sequence) -> None:
+        """It yields before pages lack: `preempted` follows."""
+        self.preempted_ahead_total += 1
+        note = "preempt_ahead: paused and computed again, memory was short"
+        if note not in sequence.request.degraded:
+            sequence.request.degraded.append(note)
 
     def preempted(self, sequence: Sequence, lost_tokens: int, now_s: float) -> None:
         """Counted each; told at most every ten seconds."""

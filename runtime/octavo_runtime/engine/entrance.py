@@ -4,6 +4,7 @@ from octavo_runtime.engine.admission import Limits
 from octavo_runtime.engine.block_pool import BlockPool, Match
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.peak_admission import PeakAdmission
+from octavo_runtime.engine.pressure import FEW_ENTER, Measures
 from octavo_runtime.engine.request import Sequence
 
 PASSED_BY_MOST = 8  # later sequences that may enter while the head does not fit …
@@ -18,33 +19,47 @@ class Entrance:
         self._life = life
         self._limits = limits
         self.peak = PeakAdmission(pool, life.tables, limits)
+        self.short_of_pages = False  # whether somebody who had a slot was kept out
 
-    def admit(self, max_num_seqs: int) -> list[Sequence]:
+    def admit(self, max_num_seqs: int, measures: Measures | None = None, reserve: int = 0) -> list[Sequence]:
         """Let in whoever may run now, no more than `max_num_seqs` at once; returns those who did.
 
-        While the first of the queue does not fit, a few small ones may pass it, so that it still has its turn soon.
+        While the first of the queue does not fit, a few small ones may pass it, so that it still has its turn soon. `reserve`: free
+        pages that the running ones need first, where only few may enter.
         """
         entered: list[Sequence] = []
         if not len(self._life.waiting) or not self._has_slots(1, max_num_seqs):
+            self.short_of_pages = False
             return entered
-        self.peak.begin(self._life.batch)
+        measures = measures or Measures()
+        most = FEW_ENTER if measures.few_enter else ENTERED_AT_ONCE
+        self.peak.begin(self._life.batch, measures.quantile)
         head: Sequence | None = None
         for sequence in self._life.waiting.first(LOOKED_AT):
-            if len(entered) == ENTERED_AT_ONCE or not self._has_slots(1, max_num_seqs):
+            if len(entered) == most or not self._has_slots(1, max_num_seqs):
                 break
             if head is not None and not self._may_pass(sequence, head):
                 continue
             match = self._life.tables.match(sequence)
             if self._computed_beside(sequence, match):
                 continue
-            if self._has_slots(sequence.choices, max_num_seqs) and self.peak.admit(sequence, match):
+            has_pages = not measures.few_enter or self._finds_pages(sequence, match, reserve)
+            if self._has_slots(sequence.choices, max_num_seqs) and has_pages and self.peak.admit(sequence, match):
                 self._enter(sequence, match)
                 entered.append(sequence)
                 if head is not None:
                     head.passed_by += 1
             else:
                 head = head or sequence
+        if head is not None or len(entered) < most:
+            self.short_of_pages = head is not None and self._has_slots(head.choices, max_num_seqs)
         return entered
+
+    def _finds_pages(self, sequence: Sequence, match: Match, reserve: int) -> bool:
+        """Whether all that it has to compute finds free pages now; alone, whoever was not refused may enter."""
+        pool = self._pool
+        shared = sum(pool.references(page) > 0 for page in match.pages)
+        return not len(self._life.batch) or pool.pages_for(sequence.length) - shared + reserve <= pool.free
 
     def _may_pass(self, sequence: Sequence, head: Sequence) -> bool:
         if head.passed_by >= PASSED_BY_MOST:

@@ -32,15 +32,18 @@ class OutputLengths:
         self._recent.append(length)
         bisect.insort(self._sorted, length)
 
-    def remaining(self, generated: int, limit: int) -> int:
-        """Tokens that a sequence is expected to generate yet, at most `limit`: `generated` are there already."""
+    def remaining(self, generated: int, limit: int, quantile: float = QUANTILE) -> int:
+        """Tokens that a sequence is expected to generate yet, at most `limit`: `generated` are there already.
+
+        So many that `quantile` of those that came as far generated no more.
+        """
         if len(self._recent) < SAMPLES_NEEDED:
             return min(limit, DEFAULT_REMAINING)
         longer = bisect.bisect_right(self._sorted, generated)
         count = len(self._sorted) - longer
         if count == 0:
             return min(limit, DEFAULT_REMAINING)  # it has outlived all that is known
-        return min(limit, self._sorted[longer + math.ceil(QUANTILE * count) - 1] - generated)
+        return min(limit, self._sorted[longer + math.ceil(quantile * count) - 1] - generated)
 
 
 class Demand(NamedTuple):

@@ -3,6 +3,7 @@
 import dataclasses
 
 from octavo_runtime.engine.counts import Counts
+from octavo_runtime.engine.ladder import Ladder
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.peak_admission import PeakAdmission
 from octavo_runtime.messages import Stats
@@ -20,9 +21,10 @@ class Done:
 
 
 class Gauges:
-    def __init__(self, life: Lifecycle, peak: PeakAdmission, counts: Counts) -> None:
+    def __init__(self, life: Lifecycle, peak: PeakAdmission, counts: Counts, ladder: Ladder) -> None:
         self._life = life
         self._peak = peak
+        self._ladder = ladder
         self._counts = counts
 
     def stats(self, done: Done, max_num_seqs: int, now_s: float, busy_s_total: float) -> Stats:
@@ -50,5 +52,9 @@ class Gauges:
             page_copies_total=life.tables.copies_total,
             predicted_peak_blocks=predicted_peak,
             predicted_deficit_blocks=predicted_deficit,
+            pressure_level=self._ladder.tell(),
+            degradations_total=list(self._ladder.entered_total),
+            preempted_ahead_total=counts.preempted_ahead_total,
+            capped_total=counts.capped_total,
             step_forecast_ratios=[length / max(1, forecast) for length, forecast in done.lengths],
         )

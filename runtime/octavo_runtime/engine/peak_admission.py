@@ -6,7 +6,7 @@ import dataclasses
 from octavo_runtime.engine.admission import Limits
 from octavo_runtime.engine.batch import Batch
 from octavo_runtime.engine.block_pool import BlockPool, Match
-from octavo_runtime.engine.forecast import Demand, OutputLengths, peak_pages, usable_pages
+from octavo_runtime.engine.forecast import QUANTILE, Demand, OutputLengths, peak_pages, usable_pages
 from octavo_runtime.engine.request import Sequence
 from octavo_runtime.engine.tables import Tables
 from octavo_runtime.messages import AddRequest
@@ -32,14 +32,17 @@ class PeakAdmission:
     def __init__(self, pool: BlockPool, tables: Tables, limits: Limits) -> None:
         self._pool = pool
         self._tables = tables
-        self._limits = limits
         self._usable = usable_pages(pool.total)
+        # Tokens of a sequence: one that outgrows the pool alone ends there.
+        self._longest = min(limits.max_model_len, pool.total * pool.page_size)
+        self._quantile = QUANTILE
         self._crowd = _Crowd(0, {}, [])
         self._predicted, self._predicted_s = 0, -PREDICTED_EVERY_S
         self.lengths = OutputLengths()
 
-    def begin(self, batch: Batch) -> None:
-        """Look at the sequences that run."""
+    def begin(self, batch: Batch, quantile: float = QUANTILE) -> None:
+        """Look at the sequences that run. `quantile`: of output lengths, that they and the candidates are expected to have."""
+        self._quantile = quantile
         self._crowd = _Crowd(self._pool.used, {}, [])
         for sequence in batch:
             own = self._tables.own_pages(sequence)
@@ -63,22 +66,27 @@ class PeakAdmission:
 
         `waiting_tokens`: of their prompts and expected outputs. Worked out anew a few times a second: it costs as much as a plan.
         """
+        predicted = self.running_peak(batch, now_s)
+        return predicted, max(0, predicted + self._pool.pages_for(waiting_tokens) - self._usable)
+
+    def running_peak(self, batch: Batch, now_s: float) -> int:
+        """The predicted peak of those that run, in pages, a fifth of a second old at most."""
         if now_s - self._predicted_s >= PREDICTED_EVERY_S or not len(batch):
             self.begin(batch)
             self._predicted, self._predicted_s = self._crowd.peak(self._pool.page_size), now_s
-        return self._predicted, max(0, self._predicted + self._pool.pages_for(waiting_tokens) - self._usable)
+        return self._predicted
 
     def expected_output(self, asked: AddRequest) -> int:
         """Tokens that a request is expected to generate, when it arrives."""
-        room = self._limits.max_model_len - len(asked.prompt_ids)
+        room = max(0, self._longest - len(asked.prompt_ids))
         return self.lengths.remaining(0, room if asked.max_tokens is None else min(room, asked.max_tokens))
 
     def remaining(self, sequence: Sequence) -> int:
         """Tokens that it is expected to generate yet."""
-        room = self._limits.max_model_len - len(sequence.tokens)
+        room = self._longest - len(sequence.tokens)
         asked = sequence.request.asked.max_tokens
         left = room if asked is None else min(room, asked - sequence.generated)
-        return self.lengths.remaining(sequence.generated, max(0, left))
+        return self.lengths.remaining(sequence.generated, max(0, left), self._quantile)
 
     def wanted_pages(self, sequence: Sequence) -> int:
         """Pages of its table at its end, with all its choices, when nothing is shared with others."""

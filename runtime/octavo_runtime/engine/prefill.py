@@ -1,6 +1,12 @@
-"""How a step's budget is shared among the prompts that are being computed. Pure."""
+"""How much of a step prompts get, and how it is shared among those that are being computed. Pure."""
 
 from collections.abc import Sequence
+
+
+def prefill_budget(budget: int, decodes: int, percent: int) -> int:
+    """Tokens that prompts get of a step's `budget` beside so many decodes: at most `percent` of it, all without a decode."""
+    left = max(0, budget - decodes)
+    return min(left, -(-budget * percent // 100)) if decodes else left
 
 
 def share_budget(budget: int, wanted: Sequence[int]) -> list[int]:

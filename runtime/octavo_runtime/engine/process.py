@@ -27,6 +27,7 @@ from octavo_runtime.model.config import ModelError
 log = logging.getLogger("octavo.engine")
 
 _IDLE_POLL_MS = 500  # the heartbeat's period while idle
+_PRESSURE_SHOWN_EVERY_S = 1.0
 
 
 def main(config: ServeConfig, reserved: Reservation | None) -> int:
@@ -64,6 +65,7 @@ class EngineLoop:
         self, config: ServeConfig, heartbeat: Heartbeat, socket_path: Path, reserved: Reservation | None = None
     ) -> None:
         self._heartbeat = heartbeat
+        self._pressure_shown = 0, 0.0  # the level that the heartbeat tells, and since when
         self._client = b""  # identity of the API process that spoke last
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -101,6 +103,7 @@ class EngineLoop:
             outputs = self._step()
             if outputs is not None:
                 self._send(outputs)
+            self._show_pressure()
 
     def _step(self) -> StepOutputs | None:
         """`Engine.step`, with the heartbeat showing the oldest step in flight: the one that may hang."""
@@ -117,6 +120,14 @@ class EngineLoop:
         if engine.oldest is not None:
             heartbeat.start_step(engine.oldest.step, engine.oldest.tokens)
         return outputs
+
+    def _show_pressure(self) -> None:
+        """Phase and reason: when the memory ladder's level has changed, and its newest numbers every second."""
+        ladder, now_s = self._engine.scheduler.ladder, time.monotonic()
+        level, shown_s = self._pressure_shown
+        if ladder.level != level or (ladder.level and now_s - shown_s >= _PRESSURE_SHOWN_EVERY_S):
+            self._pressure_shown = ladder.level, now_s
+            self._heartbeat.progress("pressured" if ladder.level else "ready", 100, ladder.reason)
 
     def _patience_ms(self) -> int:
         """How long to wait for a message: not at all with work to do, unless the engine gathers a batch first."""

@@ -33,7 +33,7 @@ class Request:
     arrived_s: float
     root: bytes  # where its chain of page keys begins
     sequences: list["Sequence"] = dataclasses.field(default_factory=list)
-    degraded: list[str] = dataclasses.field(default_factory=list)  # what a shortage of memory did to it, in words for its client
+    degraded: list[str] = dataclasses.field(default_factory=list)  # what a shortage of memory did to it
     cached_tokens: int | None = None  # prompt tokens found in the prefix cache; None before the first admission
     forecast_output: int = (
         0  # tokens that a sequence of it is expected to generate, as of its admission (before: its arrival)

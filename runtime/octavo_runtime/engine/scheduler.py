@@ -18,19 +18,21 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-from octavo_runtime.engine.admission import Limits, Queued
+from octavo_runtime.engine.admission import Limits, Queued, capped
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.counts import Counts
 from octavo_runtime.engine.deadlines import Deadlines
 from octavo_runtime.engine.entrance import Entrance
 from octavo_runtime.engine.flight import Flight, Landed
 from octavo_runtime.engine.gauges import Done, Gauges
+from octavo_runtime.engine.ladder import Ladder
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.long_prompts import LongPrompts
 from octavo_runtime.engine.outcome import Outcome
 from octavo_runtime.engine.plan import StepPlan, StepResult
-from octavo_runtime.engine.prefill import share_budget, share_whole
+from octavo_runtime.engine.prefill import prefill_budget, share_budget, share_whole
 from octavo_runtime.engine.prefix_index import CacheIdentity
+from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.request import Sequence, State
 from octavo_runtime.engine.victim import victim
 from octavo_runtime.engine.waiting import DrainRate
@@ -46,6 +48,7 @@ class Policy:
     chunked_prefill: bool = True
     scheduler_delay_s: float = 0.0
     halve_for_long_prompts: bool = False
+    ladder: Means | None = None  # what the memory ladder has to act with; None: there is none
 
 
 class Scheduler:
@@ -76,7 +79,8 @@ class Scheduler:
         self._lacks_pages = False  # somebody would have to be preempted for it
         self._ended: list[Output] = []  # endings that no step gave
         self._counts = Counts()
-        self._gauges = Gauges(self._life, self._entrance.peak, self._counts)
+        self.ladder = Ladder(self._life, self._entrance, limits, policy.ladder)
+        self._gauges = Gauges(self._life, self._entrance.peak, self._counts, self.ladder)
 
     @property
     def has_work(self) -> bool:
@@ -85,8 +89,8 @@ class Scheduler:
 
     @property
     def has_ended(self) -> bool:
-        """Endings wait that no step gave: `take_ended`."""
-        return bool(self._ended)
+        """Endings wait that no step gave, or the ladder's level: `take_ended`."""
+        return bool(self._ended) or self.ladder.untold
 
     @property
     def max_num_seqs(self) -> int:
@@ -99,9 +103,11 @@ class Scheduler:
         return request_id in self._life.requests
 
     def queued(self) -> Queued:
-        waiting = self._life.waiting
-        retry_after_s = self._drain.retry_after_s(len(waiting), self._clock_s())
-        return Queued(len(waiting), waiting.prompt_tokens, retry_after_s)
+        waiting, ladder, now_s = self._life.waiting, self.ladder, self._clock_s()
+        ladder.look(now_s)
+        retry_after_s = self._drain.retry_after_s(len(waiting), now_s)
+        refuses, cap = ladder.measures.refuses, ladder.length_cap
+        return Queued(len(waiting), waiting.prompt_tokens, retry_after_s, ladder.reason, refuses, cap)
 
     def gathering_s(self) -> float:
         """How long an idle engine waits yet for more requests to begin with."""
@@ -114,7 +120,10 @@ class Scheduler:
 
     def add(self, asked: AddRequest) -> None:
         """Let an admitted request (see `admission.refusal`) wait for its turn."""
+        wanted, asked = asked, capped(asked, self.ladder.length_cap)
         request = self._life.add(asked, self._clock_s(), self._entrance.peak.expected_output(asked))
+        if asked is not wanted:
+            self._counts.capped(request, wanted, self.ladder.level)
         self._deadlines.add(request)
         self._long_prompts.saw(request.prompt_length)
 
@@ -141,11 +150,14 @@ class Scheduler:
         """The next step; None when nothing can run, or not before a step in flight is collected."""
         assert len(self._flight) <= self._depth
         self._flight.changed()
-        for request in self._deadlines.take_overdue(self._clock_s()):
+        now_s = self._clock_s()
+        for request in self._deadlines.take_overdue(now_s):
             self._ended += self._outcome.overdue(request)
+        self.ladder.look(now_s)
         if self.gathering_s() > 0 or self._flight.decides:
             return None
         self._runs, self._lacks_pages = {}, False
+        self._preempt_ahead()
         self._admit()  # before anything is held: who enters may share a page that another was about to write
         self._plan_decodes()
         if not self._lacks_pages:
@@ -158,6 +170,7 @@ class Scheduler:
     def commit(self, result: StepResult, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Take the oldest step in flight, collected, into the books: what was computed and drawn, who finished."""
         landed = self._flight.land(result)
+        self.ladder.stepped(self._clock_s())
         outputs, self._ended = self._ended, []
         for sequence, draw in landed.draws:
             outputs += self._outcome.drawn(sequence, draw)
@@ -178,11 +191,12 @@ class Scheduler:
         return self._gauges.stats(step, self.max_num_seqs, self._clock_s(), busy_s_total)
 
     def _going_on(self) -> list[Sequence]:
-        """Those that run, but for whom a step in flight certainly ends."""
+        """Those that run, but for whom a step in flight certainly ends, and for whom is about to yield."""
+        going_on = [one for one in self._life.batch if one not in self.ladder.yielding]
         if not self._flight:
-            return list(self._life.batch)
+            return going_on
         longest = self._limits.max_model_len
-        return [one for one in self._life.batch if not one.ends_in_flight(longest)]
+        return [one for one in going_on if not one.ends_in_flight(longest)]
 
     def _plan_decodes(self) -> None:
         for sequence in self._going_on():
@@ -192,7 +206,7 @@ class Scheduler:
 
     def _admit(self) -> None:
         """What a request finds in the prefix cache, and that it has left the queue, counts the first time only."""
-        for sequence in self._entrance.admit(self.max_num_seqs):
+        for sequence in self._entrance.admit(self.max_num_seqs, self.ladder.measures, self.ladder.yielding.reserve):
             request = sequence.request
             if request.cached_tokens is None:
                 request.cached_tokens = sequence.computed
@@ -201,9 +215,9 @@ class Scheduler:
 
     def _plan_prefills(self) -> None:
         """Go on with all prompts that are not computed, and with what is computed again after a preemption."""
-        policy, budget = self._policy, self._policy.max_num_batched_tokens - len(self._runs)
-        if self._runs:
-            budget = min(budget, -(-policy.max_num_batched_tokens * policy.prefill_percent // 100))
+        policy = self._policy
+        percent = max(1, policy.prefill_percent // self.ladder.measures.prefill_divisor)
+        budget = prefill_budget(policy.max_num_batched_tokens, len(self._runs), percent)
         prompts = [one for one in self._going_on() if not one.offered and one not in self._runs]
         share = share_budget if policy.chunked_prefill else share_whole
         counts = share(budget, [one.uncomputed for one in prompts])
@@ -213,11 +227,23 @@ class Scheduler:
 
     def _plan_prefill(self, sequence: Sequence, count: int) -> None:
         """Plan as much as there are pages for; only the first by rank takes pages from others."""
+        first = sequence is self._life.batch.first
         if self._policy.chunked_prefill:
-            count = min(count, self._life.tables.room(sequence)) or min(count, self.pool.page_size)
-        hold = self._make_room if sequence is self._life.batch.first else self._life.tables.hold
+            reserved = 0 if first else self.ladder.yielding.reserve * self.pool.page_size
+            room = max(0, self._life.tables.room(sequence) - reserved)
+            count = min(count, room) or min(count, self.pool.page_size)
+        hold = self._make_room if first else self._life.tables.hold
         if hold(sequence, sequence.submitted + count):
             self._runs[sequence] = count
+
+    def _preempt_ahead(self) -> None:
+        """Where the ladder asks for it: free the pages that the next steps will take."""
+        if not self.ladder.measures.preempts_ahead:
+            self.ladder.yielding.stop()
+            return
+        for sequence in self.ladder.yielding.take_due():
+            self._counts.preempted_ahead(sequence)
+            self._preempt(sequence)
 
     def _park_beams(self) -> bool:
         """Nothing can run: beams that have offered their tokens hold the pages that their siblings wait for. They give them

@@ -30,7 +30,7 @@ class Answer(Response):
         self._job = job
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = _Writer(send)
+        writer = _Writer(send, self._pressure)
         try:
             with self._service.drain.request():
                 await _until_disconnect(self._run(writer), receive)
@@ -39,6 +39,11 @@ class Answer(Response):
         except Exception:  # the request's outermost frame: the client gets an answer, the log the traceback
             log.exception("a request failed")
             await writer.error(EngineFailedError("the server failed at this request; its log says why"))
+
+    def _pressure(self) -> int:
+        """The memory ladder's level, as far as it is known."""
+        stats = self._service.engine.stats
+        return stats.pressure_level if stats else 0
 
     async def _run(self, writer: "_Writer") -> None:
         job = await self._job()
@@ -76,10 +81,11 @@ class Answer(Response):
 
 
 class _Writer:
-    """Writes one response, knowing whether it has begun."""
+    """Writes one response, knowing whether it has begun; `pressure` gives the level of its `X-Octavo-Pressure` header."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, pressure: Callable[[], int]) -> None:
         self._send = send
+        self._pressure = pressure
         self.started = False
 
     async def json(self, content: object, request_id: str) -> None:
@@ -111,6 +117,7 @@ class _Writer:
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
         self.started = True
+        headers = headers | {"x-octavo-pressure": str(self._pressure())}
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 

@@ -56,8 +56,10 @@ class NotFoundError(ApiError):
 class UnavailableError(ApiError):
     status = 503
 
-    def __init__(self, message: str, code: str, retry_after_s: int, close: bool = False) -> None:
-        super().__init__(message, code=code)
+    def __init__(
+        self, message: str, code: str, retry_after_s: int, close: bool = False, param: str | None = None
+    ) -> None:
+        super().__init__(message, param, code)
         self.retry_after_s = retry_after_s
         self.close = close
 
@@ -80,8 +82,8 @@ class EngineFailedError(ApiError):
 
 def from_engine(error: ErrorInfo) -> ApiError:
     """The engine's refusal as HTTP says it."""
-    if error.kind == "queue_full":
-        return UnavailableError(error.message, "queue_full", error.retry_after_s or 1)
+    if error.kind in ("queue_full", "pressured"):
+        return UnavailableError(error.message, error.kind, error.retry_after_s or 1, param=error.param)
     if error.kind == "deadline":
         return DeadlineError(error.message)
     if error.kind == "failed":

@@ -20,6 +20,11 @@ COUNTS = (  # gauge, the field of `Stats` it shows, what it is
     ("octavo_max_num_seqs", "max_num_seqs", "Sequences that may run at once now; halved while most prompts are long."),
     ("octavo_kv_cached_blocks", "blocks_cached", "KV blocks that no live request uses and that can still be found."),
     (
+        "octavo_pressure_level",
+        "pressure_level",
+        "Level of the memory ladder, 0 (normal) to 7 (new requests are refused).",
+    ),
+    (
         "octavo_predicted_peak_blocks",
         "predicted_peak_blocks",
         "KV blocks that the running sequences are predicted to need.",

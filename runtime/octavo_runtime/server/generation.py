@@ -74,13 +74,14 @@ class Generation:
             prompt_tokens=sum(len(request.prompt_ids) for request in self._job.requests),
             completion_tokens=sum(text.completion_tokens for text in texts),
             cached_tokens=sum(text.cached_tokens for text in texts),
+            degraded=tuple(dict.fromkeys(one for prompt in self._prompts for one in prompt.degraded)),
         )
 
     def _feed(self, number: int, output: Output) -> Piece | None:
         """None for what a choice gets after its end."""
         prompt = self._prompts[number]
         if output.error is not None:
-            prompt.fail()
+            prompt.fail(output.error.kind)
             raise from_engine(output.error)
         delta = prompt.feed(output)
         return None if delta is None else Piece(number * self._job.options.choices + output.index, delta)

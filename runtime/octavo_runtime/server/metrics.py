@@ -5,13 +5,15 @@ messages of the engine and the ends of requests. Names: DESIGN section 3; bucket
 """
 
 from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import get_args
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from octavo_runtime.messages import Stats, StepOutputs
+from octavo_runtime.messages import LADDER, ErrorKind, Stats, StepOutputs
 from octavo_runtime.server.gauges import Snapshot, gauges
 
 LABELS = ("model_name", "engine")
@@ -39,6 +41,12 @@ TOTALS = (  # counter, the total of `Stats` it follows, what it is
     ("octavo_prefix_queries_tokens", "prefix_queries_tokens_total", "Prompt tokens looked up in the prefix cache."),
     ("octavo_prefix_hits_tokens", "prefix_hits_tokens_total", "Prompt tokens found in the prefix cache."),
     ("octavo_page_copies", "page_copies_total", "KV pages copied because a sequence that shared one wrote to it."),
+    (
+        "octavo_preempted_ahead",
+        "preempted_ahead_total",
+        "Sequences preempted by the memory ladder before pages lacked.",
+    ),
+    ("octavo_requests_capped", "capped_total", "Requests whose length the memory ladder capped."),
     ("octavo_engine_busy_seconds", "busy_s_total", "Seconds with an engine step in flight."),
 )
 REASONS = ("stop", "length", "abort", "error")
@@ -70,6 +78,21 @@ class Metrics:
         )
         for reason in REASONS:
             self._success.labels(*self._labels, reason)
+        degradation = Counter(
+            "octavo_degradation",
+            "Times that the memory ladder climbed to a step.",
+            (*LABELS, "step"),
+            registry=self._registry,
+        )
+        self._degradations = [degradation.labels(*self._labels, step) for step in LADDER]
+        self._refused = Counter(
+            "octavo_requests_refused",
+            "Requests that the engine refused or gave up, by kind.",
+            (*LABELS, "kind"),
+            registry=self._registry,
+        )
+        for kind in get_args(ErrorKind):
+            self._refused.labels(*self._labels, kind)
 
     def _declare_histograms(self) -> None:
         self.first_token_s = self._histogram(
@@ -116,11 +139,19 @@ class Metrics:
             self._forecast_ratio.observe(ratio)
         for field, counter in self._totals:
             counter.inc(_growth(getattr(stats, field), getattr(self._last, field, 0)))
+        before = self._last.degradations_total if self._last else []
+        for counter, total, last in zip(
+            self._degradations, stats.degradations_total, before or repeat(0), strict=False
+        ):
+            counter.inc(_growth(total, last))
         self._last = stats
 
     def engine_restarted(self) -> None:
         self._restarts.inc()
         self._last = None
+
+    def request_refused(self, kind: ErrorKind) -> None:
+        self._refused.labels(*self._labels, kind).inc()
 
     def request_ended(self, reason: str) -> None:
         self._success.labels(*self._labels, reason).inc()

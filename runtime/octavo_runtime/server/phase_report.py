@@ -21,8 +21,8 @@ class PhaseReport:
         self._told_at_s = 0.0
 
     def tell(self, state: Health, now_s: float) -> None:
-        if state.phase == "stopped":
-            return  # the server's last line tells why the engine could not start
+        if state.phase in ("stopped", "pressured"):
+            return  # the server's last line tells why the engine could not start; the engine logs its levels itself
         text = f"{state.phase}: {state.reason}" if state.reason else state.phase
         if text == self._told or (state.phase == self._phase and now_s < self._told_at_s + PROGRESS_EVERY_S):
             return

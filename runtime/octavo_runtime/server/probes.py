@@ -20,7 +20,6 @@ from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import Supervisor
 
 PATHS = ("/live", "/ready", "/health", "/state", "/metrics")
-NORMAL_PRESSURE = 0  # the ladder's level; this version has no ladder and stays at it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +98,8 @@ class Probes:
             "running": stats.running if stats else 0,
             "waiting": stats.waiting if stats else 0,
             "drain": {"phase": service.drain.phase, "estimate_s": service.pace.estimate_s()},
-            "pressure_level": NORMAL_PRESSURE,
+            "pressure_level": stats.pressure_level if stats else 0,
+            "pressure_reason": pulse.reason if pulse.phase == "pressured" else "",
             "engine": {"pid": self._supervisor.pid, "restarts": self._supervisor.restarts},
             "config": effective_config(service.config, info, stats),
         }

@@ -6,7 +6,7 @@ dropped.
 
 import time
 
-from octavo_runtime.messages import AddRequest, Output
+from octavo_runtime.messages import AddRequest, ErrorKind, Output
 from octavo_runtime.server.schema import Options
 from octavo_runtime.server.sequence_text import Delta, SequenceText
 from octavo_runtime.server.service import Service
@@ -19,6 +19,7 @@ class RequestProgress:
         self._service = service
         self._request = request
         self._arrived_s = arrived_s
+        self.degraded: list[str] = []  # what a shortage of memory did to it, each thing once
         self._begun = False
         self._open = request.n
         most_tokens = request.max_tokens or service.engine_info().max_model_len
@@ -37,6 +38,7 @@ class RequestProgress:
         if choice.ended:
             return None
         self._time_first(output)
+        self.degraded += [one for one in output.degraded if one not in self.degraded]
         delta = choice.feed(output)
         if choice.text.stopped_here:
             self._service.engine.abort_sequence(output.id, output.index)
@@ -45,8 +47,9 @@ class RequestProgress:
             self._count_end(choice)
         return delta
 
-    def fail(self) -> None:
+    def fail(self, kind: ErrorKind) -> None:
         """The engine refused or lost the request."""
+        self._service.metrics.request_refused(kind)
         for choice in self._choices:
             choice.end("error")
 

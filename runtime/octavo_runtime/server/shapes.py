@@ -18,9 +18,11 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    degraded: tuple[str, ...] = ()  # what a shortage of memory did to the request; our extension, absent where nothing
 
     def wire(self) -> dict[str, Any]:
-        return {
+        degraded = {"degraded": list(self.degraded)} if self.degraded else {}
+        return degraded | {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,

@@ -97,7 +97,7 @@ def test_answers_do_not_depend_on_company_chunks_or_pages(
 def test_a_preempted_answer_goes_on_as_if_nothing_had_happened(
     new_engine: MakeEngine, alone: Alone, flags: dict[str, object]
 ) -> None:
-    engine = new_engine(pages=14, **flags)
+    engine = new_engine(pages=14, memory_ladder=False, **flags)
     make_outputs_look_short(engine)
     answers = finish(engine, REQUESTS)
     assert answers.steps[-1].preemptions_total > 0
