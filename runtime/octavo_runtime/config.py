@@ -18,6 +18,7 @@ DTYPES = ("auto", "bfloat16", "float32")
 DEFAULT_MAX_NUM_SEQS = 64
 DEFAULT_KV_TIER_DISK_BYTES = 16 << 30
 LONG_PROMPT_TOKENS = 8192  # while most prompts are longer, the automatic max_num_seqs is halved
+KV_CACHE_DTYPES = ("auto", "bfloat16", "int8", "fp8")
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
 _MODEL_FORMS = "give the path of a GGUF file or a model folder, as a path or file:///path"
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -125,7 +126,20 @@ class ServeConfig:
         None, "this node's number; node 0 serves, the others follow it (default: LWS_WORKER_INDEX)", parse_count
     )
     rendezvous: str | None = option(None, "name or address of node 0 (default: LWS_LEADER_ADDRESS)")
-    block_size: str = option("auto", "tokens in a KV page; auto: 16 on GPUs, 32 on CPUs", choices=BLOCK_SIZES)
+    block_size: str = option(
+        "auto",
+        "tokens in a KV page; auto: 16 on GPUs, 32 on CPUs, twice that with an 8-bit KV cache",
+        choices=BLOCK_SIZES,
+    )
+    kv_cache_dtype: str = option(
+        "auto",
+        "what keys and values are kept as; auto: the model's type; int8 and fp8 (e4m3): 8 bits, a scale for each token and head, "
+        "twice the tokens in the same memory (GPUs: fp8 only)",
+        choices=KV_CACHE_DTYPES,
+    )
+    kv_cache_dtype_v: str = option(
+        "auto", "what values alone are kept as; auto: as --kv-cache-dtype says", choices=KV_CACHE_DTYPES
+    )
     kv_cache_memory: int | None = option(
         None,
         "memory for KV pages, such as 2Gi: of each GPU, or of all CPU ranks of a node together (default: what the machine or "

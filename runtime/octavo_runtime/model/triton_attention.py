@@ -15,6 +15,7 @@ from octavo_kernels.gpu.kv_write import kv_write
 from octavo_kernels.gpu.prefill_attention import prefill_attention
 from octavo_kernels.gpu.rms_norm import rms_norm
 from octavo_kernels.gpu.rope import rope
+from octavo_kernels.kv_form import KvKind
 from octavo_kernels.page_layout import PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms
@@ -47,7 +48,7 @@ class TritonBackend:
             )
         self._shape = shape
         self._processors = processors
-        self._layout = PageLayout(shape.kv_heads, shape.head_dim, shape.page_size, shape.dtype)
+        self._layout = _layout(shape)
         self.layout_id = self._layout.layout_id
         self.page_bytes = self._layout.page_bytes
         rows = [(batch, self._splits(batch)) for batch in range(1, most_sequences + 1)]
@@ -109,6 +110,20 @@ class TritonBackend:
 
     def _splits(self, batch: int) -> int:
         return split_count(batch, self._shape.kv_heads, self._processors)
+
+
+def _layout(shape: AttentionShape) -> PageLayout:
+    """Raises ModelError for a form of pages that there are no kernels for."""
+    form = shape.kv_forms[0]
+    kinds: set[KvKind] = {form.keys, form.values}
+    if kinds not in ({"dense"}, {"fp8"}):
+        raise ModelError(
+            f"a KV cache of {form.keys} keys and {form.values} values: the GPU kernels have dense ones (--kv-cache-dtype auto) and "
+            "e4m3 for both (fp8); or use --device cpu"
+        )
+    return PageLayout(
+        shape.kv_heads, shape.head_dim, form.page_size, shape.dtype, "dense" if form.is_dense else "fp8_token"
+    )
 
 
 def _groups(q_lens: tuple[int, ...], singles: int) -> _Groups:
