@@ -70,6 +70,13 @@ Vector splat(float x) { return Vector{} + x; }
 Vector select(Integers mask, Vector yes, Vector no) { return (Vector)((mask & (Integers)yes) | (~mask & (Integers)no)); }
 Vector largest(Vector a, Vector b) { return select(a > b, a, b); }
 
+bool any(Integers mask) {
+    uint64_t words[LANES / 2], found = 0;
+    memcpy(words, &mask, sizeof words);
+    for (int i = 0; i < LANES / 2; i++) found |= words[i];
+    return found;
+}
+
 float sum(Vector v) {
     float total = 0;
     for (int i = 0; i < LANES; i++) total += v[i];
@@ -753,8 +760,13 @@ void linear(const PackedWeight* weight, int rows, const F& row, const float* add
             store_columns(sums, some, columns, add, addend_stride, (float*)out + (size_t)first * n + column, n);
             return;
         }
-        for (int r = 0; r < some; r++)
-            for (int c = 0; c < columns; c++) keep_best(best[(size_t)thread * rows + first + r], sums[r * 2 * WIDTH + c], column + c);
+        for (int r = 0; r < some; r++) {
+            Best& found = best[(size_t)thread * rows + first + r];
+            Integers better = {};
+            for (int c = 0; c < columns; c += LANES) better |= load(sums + r * 2 * WIDTH + c) >= splat(found.value);
+            if (!any(better)) continue;
+            for (int c = 0; c < columns; c++) keep_best(found, sums[r * 2 * WIDTH + c], column + c);
+        }
     });
     for (int r = 0; best && r < rows; r++) {
         Best found = best[r];
