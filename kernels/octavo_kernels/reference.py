@@ -89,6 +89,19 @@ def attend_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) 
     return out.view(batch, kv_heads, group, rows, width).permute(0, 3, 1, 2, 4).reshape(batch, rows, heads, width)
 
 
+def attention_to_pages(q: Tensor, k: Tensor, visible: Tensor, scale: float, page_size: int) -> Tensor:
+    """How much attention each page gets: softmax(q·kᵀ·scale) over the visible slots, summed over a page's slots and the queries,
+    as a mean over the query heads.
+
+    q `[R, Hq, D]`, k `[Hkv, P · page_size, D]`, visible bool `[R, P · page_size]` → fp32 `[P]`.
+    """
+    rows, heads, _ = q.shape
+    group = heads // k.shape[0]
+    score = torch.einsum("rhd,hsd->hrs", q.float(), k.float().repeat_interleave(group, dim=0)) * scale
+    weight = torch.softmax(score.masked_fill(~visible, -torch.inf), dim=-1)
+    return weight.view(heads * rows, -1, page_size).sum((0, 2)) / heads
+
+
 def visible_slots(q_slot: Tensor, slots: int, window: int | None) -> Tensor:
     """Which of `slots` each query sees: those up to its own slot and, with a window, of the last `window` ones.
 

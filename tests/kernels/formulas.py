@@ -45,3 +45,16 @@ def attend(q: Array, k: Array, v: Array, window: int | None) -> Array:
         for slot, weight in zip(range(first, own + 1), weights, strict=True):
             out[row, head] += weight / sum(weights) * v[slot, kv_head]
     return out
+
+
+def attention_to_pages(q: Array, k: Array, page_size: int) -> Array:
+    """What the rows of `attend` give to each page of k: a mean over heads, summed over rows → `[pages]`."""
+    rows, heads, width = q.shape
+    slots, kv_heads, _ = k.shape
+    out = np.zeros(-(-slots // page_size))
+    for row, head in np.ndindex(rows, heads):
+        own, kv_head = slots - rows + row, head // (heads // kv_heads)
+        weights = [math.exp(float(q[row, head] @ k[slot, kv_head]) / math.sqrt(width)) for slot in range(own + 1)]
+        for slot, weight in enumerate(weights):
+            out[slot // page_size] += weight / sum(weights) / heads
+    return out

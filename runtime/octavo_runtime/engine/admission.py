@@ -5,6 +5,7 @@ import dataclasses
 import msgspec
 
 from octavo_runtime.engine.request import beam_offers, width
+from octavo_runtime.engine.selective import LEAST_PAGES, KvBudget, least_tokens
 from octavo_runtime.messages import MOST_LENGTH_PENALTY, AddRequest, ErrorInfo
 
 
@@ -19,6 +20,8 @@ class Limits:
     max_num_seqs: int
     max_queued: int
     max_queued_tokens: int | None = None
+    kv_budget_tokens: int | None = None  # what a sequence may hold of its history, unless its request wants less
+    kv_budget_refused: str | None = None  # why no request may want a budget
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +37,24 @@ class Queued:
     length_cap: int | None = None  # tokens, prompt and output together
 
 
+def kv_budget(request: AddRequest, limits: Limits) -> KvBudget | None:
+    """What each of its sequences may hold; None where that is all, or would never be less. Beams hold their whole history."""
+    wanted = [tokens for tokens in (request.kv_budget_tokens, limits.kv_budget_tokens) if tokens is not None]
+    if not wanted or request.beam is not None:
+        return None
+    budget = KvBudget.of_tokens(min(wanted), limits.page_size)
+    longest = limits.max_model_len
+    if request.max_tokens is not None:
+        longest = min(longest, len(request.prompt_ids) + request.max_tokens)
+    return None if longest <= budget.tokens else budget
+
+
 def refusal(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInfo | None:
     """Why `request` is refused, or None."""
     return (
         _unsupported(request)
         or _invalid(request, limits)
+        or _invalid_budget(request, limits)
         or _too_wide(request, limits)
         or _never_fits(request, limits)
         or _pressured(request, queued)
@@ -63,7 +79,6 @@ def _unsupported(request: AddRequest) -> ErrorInfo | None:
         "prompt_logprobs": request.prompt_logprobs is not None,
         "adapter": request.adapter is not None,
         "grammar": request.grammar is not None,
-        "kv_budget_tokens": request.kv_budget_tokens is not None,
     }
     for field, asked in wanted.items():
         if asked:
@@ -87,6 +102,22 @@ def _invalid(request: AddRequest, limits: Limits) -> ErrorInfo | None:
             text = f"token id {outside} in '{field}' is outside the vocabulary of {limits.vocab_size} (0 … {limits.vocab_size - 1})"
             return ErrorInfo("unsupported", text, field)
     return None
+
+
+def _invalid_budget(request: AddRequest, limits: Limits) -> ErrorInfo | None:
+    field, tokens, least = "kv_budget_tokens", request.kv_budget_tokens, least_tokens(limits.page_size)
+    if tokens is None:
+        return None
+    text = None
+    if limits.kv_budget_refused is not None:
+        text = f"'{field}': {limits.kv_budget_refused}: leave it out"
+    elif request.beam is not None:
+        text = f"'{field}' is not for a beam search, which holds its whole history: leave one of the two out"
+    elif tokens < least:
+        text = (
+            f"'{field}' is {tokens}, less than {LEAST_PAGES} blocks of {limits.page_size} tokens: give at least {least}"
+        )
+    return None if text is None else ErrorInfo("unsupported", text, field)
 
 
 def _too_wide(request: AddRequest, limits: Limits) -> ErrorInfo | None:
@@ -116,6 +147,9 @@ def _never_fits(request: AddRequest, limits: Limits) -> ErrorInfo | None:
         return ErrorInfo("never_fits", text, "prompt")
     output = min(request.max_tokens or 1, limits.max_model_len - prompt)
     needed = -(-(prompt + output) // limits.page_size)
+    budget = kv_budget(request, limits)
+    if budget is not None:
+        needed = min(needed, budget.pages)
     if needed > limits.pool_pages:
         text = (
             f"needs {needed:,} blocks ({prompt:,} prompt + {output:,} output tokens, {limits.page_size} a block), "

@@ -2,10 +2,20 @@
 
 import bisect
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from octavo_runtime.engine.fence import Fence
 from octavo_runtime.engine.plan import NewSlot
 from octavo_runtime.engine.request import Sequence, State, beam_offers, rank
+
+
+class Differences(NamedTuple):
+    """What the runner is to be told before a step, see `StepPlan`."""
+
+    new: list[NewSlot]
+    grown: list[tuple[int, int, list[int]]]  # further or replaced pages (slot, place, pages)
+    dropped: list[int]
+    evicted: list[tuple[int, int]]
 
 
 class Batch:
@@ -44,22 +54,25 @@ class Batch:
     def leave(self, sequence: Sequence) -> None:
         self._sequences.remove(sequence)
         self.fence.give(sequence.slot)
-        sequence.slot, sequence.told_pages = -1, 0
+        sequence.slot, sequence.told_pages, sequence.told_evicted = -1, 0, 0
 
-    def differences(self) -> tuple[list[NewSlot], list[tuple[int, int, list[int]]], list[int]]:
-        """What the runner is to be told: new slots, further or replaced pages (slot, place, pages), dropped slots."""
-        new, grown = [], []
+    def differences(self) -> Differences:
+        """What the runner is to be told; it is taken to know it from then on."""
+        new, grown, evicted = [], [], []
         for sequence in self._sequences:
             if self._known.get(sequence.slot) is not sequence:
                 new.append(_new_slot(sequence))
                 self._known[sequence.slot] = sequence
-            elif sequence.told_pages < len(sequence.pages):
-                grown.append((sequence.slot, sequence.told_pages, sequence.pages[sequence.told_pages :]))
-            sequence.told_pages = len(sequence.pages)
+            else:
+                if sequence.told_pages < len(sequence.pages):
+                    grown.append((sequence.slot, sequence.told_pages, sequence.pages[sequence.told_pages :]))
+                if sequence.told_evicted < sequence.evicted:
+                    evicted.append((sequence.slot, sequence.evicted))
+            sequence.told_pages, sequence.told_evicted = len(sequence.pages), sequence.evicted
         dropped = [slot for slot, owner in self._known.items() if owner is None]
         for slot in dropped:
             del self._known[slot]
-        return new, grown, dropped
+        return Differences(new, grown, dropped, evicted)
 
     def _free(self, slot: int) -> None:
         self._free_slots.append(slot)
@@ -79,4 +92,6 @@ def _new_slot(sequence: Sequence) -> NewSlot:
         banned=sorted({*asked.eos_ids, *asked.stop_ids}) if asked.min_tokens else [],
         choices=1 if asked.beam else sequence.choices,
         top=beam_offers(asked) if asked.beam else 0,
+        evicted=sequence.evicted,
+        weigh=sequence.request.kv_budget is not None,
     )

@@ -14,6 +14,7 @@ from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.engine.runners import new_runner, prepare
 from octavo_runtime.engine.scheduler import Policy, Scheduler
+from octavo_runtime.engine.selective import LEAST_PAGES, least_tokens
 from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, Sampling, StepOutputs
 
 WARMUP_SEQUENCES = 8
@@ -37,6 +38,7 @@ class Engine:
         _check_whole_prompts_fit(config, loaded.max_model_len)
         self._config = config
         self._limits = _limits(config, loaded)
+        _check_kv_budget(self._limits)
         self._identity = _identity(loaded) if config.prefix_caching else None
         self._runner = new_runner(loaded, self._limits.max_num_seqs, config.max_num_batched_tokens)
         self._pipeline = Pipeline(self._runner)
@@ -162,7 +164,33 @@ def _limits(config: ServeConfig, loaded: LoadedModel) -> Limits:
         max_num_seqs=min(config.max_num_seqs or automatic, loaded.pool.pages),
         max_queued=config.max_num_queued_reqs,
         max_queued_tokens=config.max_num_queued_tokens,
+        kv_budget_tokens=config.kv_budget_tokens,
+        kv_budget_refused=_lacks_for_budgets(config, loaded),
     )
+
+
+def _lacks_for_budgets(config: ServeConfig, loaded: LoadedModel) -> str | None:
+    """Why no sequence can hold less than its history."""
+    if loaded.decoder.config.window is not None:
+        return "this model's layers have a sliding window, and only full attention tells which pages matter"
+    if not loaded.backend.weighs:
+        return f"the {loaded.backend.name} attention back end does not tell which pages matter"
+    if not config.chunked_prefill:
+        return "--chunked-prefill false computes a prompt in one step, which holds all of it"
+    return None
+
+
+def _check_kv_budget(limits: Limits) -> None:
+    """Raises ConfigError for a budget that cannot be."""
+    tokens, least = limits.kv_budget_tokens, least_tokens(limits.page_size)
+    if tokens is None:
+        return
+    if limits.kv_budget_refused is not None:
+        raise ConfigError(f"--kv-budget-tokens: {limits.kv_budget_refused}: leave it out")
+    if tokens < least:
+        raise ConfigError(
+            f"--kv-budget-tokens {tokens} is less than {LEAST_PAGES} blocks of {limits.page_size} tokens: give at least {least}"
+        )
 
 
 def _check_whole_prompts_fit(config: ServeConfig, max_model_len: int) -> None:

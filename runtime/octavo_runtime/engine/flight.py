@@ -11,8 +11,10 @@ from octavo_runtime.engine.counts import first_time_prompt_tokens
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.plan import Drawn, Run, StepPlan, StepResult
 from octavo_runtime.engine.request import Sequence, State
+from octavo_runtime.engine.selective import weighed
 
 Runs = dict[Sequence, Run]
+Tables = dict[Sequence, tuple[int, ...]]
 
 
 @dataclasses.dataclass
@@ -28,7 +30,7 @@ class Flight:
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
         self._step = 0
-        self._flying: collections.deque[tuple[int, Runs]] = collections.deque()  # oldest first
+        self._flying: collections.deque[tuple[int, Runs, Tables]] = collections.deque()  # oldest first
         self._newest: Runs = {}  # what was planned last, until something else happens
 
     def __len__(self) -> int:
@@ -39,29 +41,40 @@ class Flight:
         """Whether a step draws for beams or for several choices: which sequences there are depends on that."""
         return any(
             one.drawing and (one.choices > 1 or one.request.asked.beam is not None)
-            for _, runs in self._flying
+            for _, runs, _ in self._flying
             for one in runs
         )
 
     def begin(self, counts: dict[Sequence, int]) -> StepPlan:
         """The step that computes so many more tokens of each, in flight from now on."""
         self._step += 1
-        new, grown, dropped = self._life.batch.differences()
+        differences = self._life.batch.differences()
         self._newest = {}
         for sequence, count in counts.items():
             self._newest[sequence] = Run(sequence.slot, sequence.submitted, count)
             sequence.submit(count)
-        self._flying.append((self._step, self._newest))
+        tables = {one: tuple(one.pages) for one in counts if one.request.kv_budget is not None}
+        self._flying.append((self._step, self._newest, tables))
         copies = self._life.planned(self._step)
-        return StepPlan(self._step, new, grown, dropped, list(self._newest.values()), copies, [])
+        return StepPlan(
+            step=self._step,
+            new=differences.new,
+            grown=differences.grown,
+            dropped=differences.dropped,
+            run=list(self._newest.values()),
+            copies=copies,
+            transfers=[],
+            evicted=differences.evicted,
+        )
 
     def land(self, result: StepResult) -> Landed:
         """Take the oldest step, collected, into the books."""
-        step, runs = self._flying.popleft()
+        step, runs, tables = self._flying.popleft()
         assert step == result.step
         self.changed()
         self._life.collected(step)
         drawn = {draw.slot: draw for draw in result.drawn}
+        masses = dict(result.masses)
         landed = Landed()
         for sequence, run in runs.items():
             if sequence.state is State.FINISHED:
@@ -70,6 +83,8 @@ class Flight:
             if not sequence.generated:
                 landed.prompt_tokens += first_time_prompt_tokens(sequence, run.count)
             self._life.tables.computed(sequence, run.count)
+            if sequence in tables:
+                sequence.weights = weighed(sequence.weights, tables[sequence], masses[run.slot], run.count)
             draw = drawn.get(run.slot)
             if draw is not None:
                 sequence.drawing -= 1
@@ -85,6 +100,7 @@ class Flight:
         pool, size = self._life.pool, self._life.pool.page_size
         pool.audit([*(sequence.pages for sequence in self._life.batch), *self._life.tables.held()])
         for sequence, run in self._newest.items():
-            for place in range(run.start // size, pool.pages_for(run.start + run.count)):
-                if not pool.writable(sequence.pages[place], max(0, run.start - place * size)):
+            start = run.start - sequence.evicted
+            for place in range(start // size, pool.pages_for(start + run.count)):
+                if not pool.writable(sequence.pages[place], max(0, start - place * size)):
                     raise PoolError(f"page {sequence.pages[place]} would be written while others read it")

@@ -13,6 +13,7 @@ from octavo_runtime.engine.batch import Batch
 from octavo_runtime.engine.block_pool import BlockPool, Match
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.request import Request, Sequence, State, width
+from octavo_runtime.engine.selective import KvBudget
 from octavo_runtime.engine.tables import Tables
 from octavo_runtime.engine.waiting import WaitingQueue
 from octavo_runtime.messages import AddRequest
@@ -29,10 +30,10 @@ class Lifecycle:
         self.requests: dict[str, Request] = {}
         self._arrivals = 0
 
-    def add(self, asked: AddRequest, now_s: float, forecast_output: int) -> Request:
+    def add(self, asked: AddRequest, now_s: float, forecast_output: int, kv_budget: KvBudget | None = None) -> Request:
         self._arrivals += 1
         root = self.tables.root(asked)
-        request = Request(asked, self._arrivals, now_s, root, forecast_output=forecast_output)
+        request = Request(asked, self._arrivals, now_s, root, forecast_output=forecast_output, kv_budget=kv_budget)
         self.requests[asked.id] = request
         first = Sequence(request, 0, list(asked.prompt_ids), choices=width(asked))
         request.sequences.append(first)
@@ -109,7 +110,7 @@ class Lifecycle:
         pool, page_size = self.pool, self.pool.page_size
         filled: dict[int, int] = {}
         for sequence in self.batch:
-            full, offset = divmod(sequence.computed, page_size)
+            full, offset = divmod(sequence.computed - sequence.evicted, page_size)
             for place, page in enumerate(sequence.pages[full:]):
                 filled[page] = max(filled.get(page, pool.filled(page)), 0 if place else offset)
         return pages_used * page_size - sum(page_size - slots for slots in filled.values())

@@ -35,8 +35,9 @@ class Outcome:
         """It fills the whole pool alone: it ends here."""
         request = sequence.request
         if request.asked.beam is None:
+            degraded = request.degraded + _evictions(sequence)
             self._life.finish(sequence)
-            return [Output(request.asked.id, [], sequence.index, "length", degraded=list(request.degraded))]
+            return [Output(request.asked.id, [], sequence.index, "length", degraded=degraded)]
         group = self._group(request)
         everyone = group.give_up(sequence, "length")
         self._life.finish(sequence)
@@ -56,9 +57,13 @@ class Outcome:
             for sequence in live:
                 group.give_up(sequence, "abort", "deadline")
             return self._beams_over(request, group, "deadline")
-        self._life.end(request)
         indexes = range(asked.n) if live[0].choices > 1 else [sequence.index for sequence in live]
-        return [Output(asked.id, [], index, "abort", "deadline", degraded=list(request.degraded)) for index in indexes]
+        degraded = {sequence.index: request.degraded + _evictions(sequence) for sequence in live}
+        self._life.end(request)
+        return [
+            Output(asked.id, [], index, "abort", "deadline", degraded=degraded.get(index, request.degraded))
+            for index in indexes
+        ]
 
     def aborted(self, request: Request) -> None:
         self._life.end(request)
@@ -70,12 +75,13 @@ class Outcome:
         first = sequence.generated == 0 and sequence.index == 0
         ended = sequence.reason_to_end(token, self._max_model_len)
         sequence.tokens.append(token)
+        degraded = list(request.degraded) if first else []
         if ended is not None:
+            degraded = request.degraded + _evictions(sequence)
             self._lengths.append((sequence.generated, request.forecast_output))
             self._life.finish(sequence)
         reason, stop = ended or (None, None)
         cached = (request.cached_tokens or 0) if first else 0
-        degraded = list(request.degraded) if first or ended else []
         return Output(request.asked.id, [token], sequence.index, reason, stop, cached, degraded=degraded)
 
     def _group(self, request: Request) -> BeamGroup:
@@ -115,3 +121,14 @@ class Outcome:
         ]
         missing = range(len(best), asked.n)
         return outputs + [Output(asked.id, [], index, "abort", cut_by) for index in missing]
+
+
+def _evictions(sequence: Sequence) -> list[str]:
+    """What its budget cost a sequence that ends, in words for its client."""
+    evicted, budget = max(sequence.evicted, sequence.evicted_before), sequence.request.kv_budget
+    if not evicted or budget is None:
+        return []
+    notes = [f"kv_budget: {evicted} tokens of its history were evicted to stay within {budget.tokens}"]
+    if sequence.evicted_before:
+        notes.append("kv_budget: it was preempted after evictions and computed again, which evicted anew")
+    return notes

@@ -90,9 +90,19 @@ class PeakAdmission:
 
     def wanted_pages(self, sequence: Sequence) -> int:
         """Pages of its table at its end, with all its choices, when nothing is shared with others."""
-        end = self._pool.pages_for(len(sequence.tokens) + self.remaining(sequence))
-        prompt = len(sequence.tokens) // self._pool.page_size
+        length, remaining = self._held(sequence)
+        end = self._pool.pages_for(length + remaining)
+        prompt = length // self._pool.page_size
         return end + (sequence.choices - 1) * (end - prompt)
+
+    def _held(self, sequence: Sequence) -> tuple[int, int]:
+        """Tokens that its table must hold now, and those that it will grow by: no more than its budget together."""
+        length, remaining = len(sequence.tokens), self.remaining(sequence)
+        budget = sequence.request.kv_budget
+        if budget is not None:
+            length = min(length, budget.tokens)
+            remaining = min(remaining, budget.tokens - length)
+        return length, remaining
 
     def _joined(self, candidate: Sequence, match: Match) -> _Crowd:
         """The crowd with one more. Pages that only one of the others had are shared from then on: they outlive it.
@@ -117,7 +127,7 @@ class PeakAdmission:
         return max(0, common - (len(other.pages) - self._tables.own_pages(other)))
 
     def _add(self, crowd: _Crowd, sequence: Sequence, table_pages: int, own_pages: int) -> None:
-        length, remaining = len(sequence.tokens), self.remaining(sequence)
+        length, remaining = self._held(sequence)
         crowd.demands[sequence] = Demand(length, table_pages, own_pages, remaining)
         forked = Demand(length, length // self._pool.page_size, 0, remaining)
         crowd.choices += [forked] * (sequence.choices - 1)

@@ -14,6 +14,8 @@ class NewSlot(msgspec.Struct, frozen=True):
 
     At the end of its tokens, `choices` tokens are drawn (choice i with `seed` + i) and the first is appended; or, with `top` > 0,
     the `top` likeliest are told with their log-probabilities, and nothing is appended.
+
+    `evicted` tokens of its history have no page any more. With `weigh`, each step tells how much attention its pages got.
     """
 
     slot: int
@@ -26,6 +28,8 @@ class NewSlot(msgspec.Struct, frozen=True):
     choices: int = 1
     top: int = 0
     adapter_slot: int = 0
+    evicted: int = 0
+    weigh: bool = False
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -38,7 +42,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class StepPlan(msgspec.Struct, frozen=True):
-    """One step. `run` has slots with one token first. Order of effect: dropped, new, grown, copies, transfers, run."""
+    """One step. `run` has slots with one token first. Order of effect: dropped, new, evicted and grown, copies, transfers, run."""
 
     step: int
     new: list[NewSlot]
@@ -47,6 +51,9 @@ class StepPlan(msgspec.Struct, frozen=True):
     run: list[Run]
     copies: list[tuple[int, int]]  # page copies (source, target)
     transfers: list[int]
+    evicted: list[
+        tuple[int, int]
+    ] = []  # (slot, tokens that it has evicted in all); `grown` tells what follows in its table
 
     @property
     def tokens(self) -> int:
@@ -63,7 +70,9 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """A step's draws, in the order of the plan's runs."""
+    """A step's draws, in the order of the plan's runs; and of slots that are weighed, the attention that each page of the step's
+    table got: a mean over layers and heads, summed over the step's queries."""
 
     step: int
     drawn: list[Drawn]
+    masses: list[tuple[int, list[float]]] = []

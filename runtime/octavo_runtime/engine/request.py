@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import math
 
+from octavo_runtime.engine.selective import KvBudget
 from octavo_runtime.messages import AddRequest, FinishReason
 
 
@@ -38,6 +39,7 @@ class Request:
     forecast_output: int = (
         0  # tokens that a sequence of it is expected to generate, as of its admission (before: its arrival)
     )
+    kv_budget: KvBudget | None = None  # what each of its sequences may hold; None: its whole history
 
     @property
     def prompt_length(self) -> int:
@@ -53,8 +55,10 @@ class Request:
 class Sequence:
     """One row of output. `tokens` = prompt and what was generated; the first `computed` of them have keys and values in `pages`.
 
-    Both are what collected steps have done. With those in flight `submitted` tokens are computed, and `drawing` more are drawn
-    that the runner has and nobody here knows yet: plans are made from `submitted` and `length`, which count these.
+    With a budget, `evicted` tokens of its history have lost their pages; `pages` has no holes: token t's slot is t − evicted.
+
+    `tokens` and `computed` are what collected steps have done. With those in flight `submitted` tokens are computed, and `drawing`
+    more are drawn that the runner has and nobody here knows yet: plans are made from `submitted` and `length`, which count these.
     """
 
     request: Request
@@ -74,6 +78,12 @@ class Sequence:
     offered: bool = False  # a beam whose next tokens are known: it has nothing to compute until its siblings' are too
     passed_by: int = 0  # later sequences that were admitted while this one, at the head, did not fit
     choices: int = 1  # first tokens to draw when the prompt is computed: all those of a request that has not forked
+    evicted: int = 0  # whole pages of tokens
+    told_evicted: int = 0  # of these, what the runner knows
+    weights: dict[int, float] = dataclasses.field(
+        default_factory=dict
+    )  # of its pages, with a budget: `selective.weighed`
+    evicted_before: int = 0  # the most that it had evicted when it was preempted
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -98,6 +108,11 @@ class Sequence:
     def decoding(self) -> bool:
         """Only the newest token is left to compute."""
         return len(self.tokens) + self.drawing - self.submitted == 1
+
+    @property
+    def slots(self) -> int:
+        """Of its table, that hold what is submitted."""
+        return self.submitted - self.evicted
 
     def submit(self, count: int) -> None:
         """`count` more tokens are in flight; where they are all that it has, the step draws the next one."""

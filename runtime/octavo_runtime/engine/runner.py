@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from octavo_runtime.engine.plan import Drawn, NewSlot, Run, StepPlan, StepResult
-from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, Importance
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.sampler import Draw, Row, sample
@@ -48,7 +48,9 @@ class ModelRunner:
         self._page_size = page_size
         self._tokens: npt.NDArray[np.int64] = np.zeros((max_num_seqs, max_model_len + 1), dtype=np.int64)
         self._pages: npt.NDArray[np.int64] = np.zeros((max_num_seqs, -(-max_model_len // page_size)), dtype=np.int64)
+        self._evicted: npt.NDArray[np.int64] = np.zeros(max_num_seqs, dtype=np.int64)
         self._slots: dict[int, _Slot] = {}
+        self._importance: Importance | None = None
         self._plan: StepPlan | None = None
         self._hidden: Tensor | None = None
         self._drawn: list[Drawn] = []
@@ -60,12 +62,16 @@ class ModelRunner:
         for entry in plan.new:
             self._tokens[entry.slot, : len(entry.tokens)] = entry.tokens
             self._pages[entry.slot, : len(entry.pages)] = entry.pages
+            self._evicted[entry.slot] = entry.evicted
             self._slots[entry.slot] = _Slot(entry, len(entry.tokens))
+        for number, tokens in plan.evicted:
+            self._evicted[number] = tokens
         for number, place, pages in plan.grown:
             self._pages[number, place : place + len(pages)] = pages
         self._pool.copy(plan.copies)
         self._plan = plan
         ids, meta = self._batch(plan.run)
+        self._importance = meta.importance
         with torch.inference_mode():
             self._hidden = self._model.hidden(ids, meta, self._backend, self._pool.layers)
 
@@ -94,13 +100,26 @@ class ModelRunner:
         """The step's drawn tokens."""
         assert self._plan is not None
         assert self._plan.step == step
-        self._plan = self._hidden = None
+        masses = self._masses(self._plan.run)
+        self._plan = self._hidden = self._importance = None
         drawn, self._drawn = self._drawn, []
-        return StepResult(step, drawn)
+        return StepResult(step, drawn, masses)
 
     def reset(self) -> None:
         """Forget all slots."""
         self._slots.clear()
+
+    def _masses(self, runs: list[Run]) -> list[tuple[int, list[float]]]:
+        """The attention that the pages of weighed slots got in the step."""
+        importance = self._importance
+        if importance is None:
+            return []
+        means = (importance.mass / len(self._pool.layers)).tolist()
+        slots = [(runs[index].slot, runs[index].start + runs[index].count) for index in importance.sequences]
+        return [
+            (slot, mass[: -(-(end - int(self._evicted[slot])) // self._page_size)])
+            for (slot, end), mass in zip(slots, means, strict=True)
+        ]
 
     def _draw(self, hidden: Tensor, rows: list[Row]) -> list[Draw]:
         """Rows that only ask for the likeliest token take no logits."""
@@ -126,17 +145,19 @@ class ModelRunner:
         cu_q = np.concatenate(([0], np.cumsum(q_lens)))
         row = np.repeat(slots, q_lens)
         pos = np.arange(cu_q[-1]) - np.repeat(cu_q[:-1] - starts, q_lens)
-        kv_lens = starts + q_lens
+        slot = pos - self._evicted[row]
+        kv_lens = starts + q_lens - self._evicted[slots]
         width = -(-int(kv_lens.max()) // self._page_size)
         page_table = self._pages[slots, :width]
         # Columns beyond a sequence's pages hold what an earlier one left: point them at the sink.
         counts = -(-kv_lens // self._page_size)
         page_table = np.where(np.arange(width) < counts[:, None], page_table, 0)
-        slot_map = self._pages[row, pos // self._page_size] * self._page_size + pos % self._page_size
+        slot_map = self._pages[row, slot // self._page_size] * self._page_size + slot % self._page_size
         # Rows that only fill up the batch: they write to the sink, and nobody looks at what they give.
         filling = self._model.padded_rows(len(pos)) - len(pos)
         row, pos = np.pad(row, (0, filling)), np.pad(pos, (0, filling))
         slot_map = np.pad(slot_map, (0, filling))
+        weighed = tuple(index for index, run in enumerate(runs) if self._slots[run.slot].entry.weigh)
         meta = AttentionMeta(
             cu_q=torch.from_numpy(cu_q.astype(np.int32)),
             kv_len=torch.from_numpy(kv_lens.astype(np.int32)),
@@ -145,5 +166,6 @@ class ModelRunner:
             slot_map=torch.from_numpy(slot_map),
             q_lens=tuple(q_lens.tolist()),
             kv_lens=tuple(kv_lens.tolist()),
+            importance=Importance(weighed, torch.zeros(len(weighed), width)) if weighed else None,
         )
         return torch.from_numpy(self._tokens[row, pos]), meta

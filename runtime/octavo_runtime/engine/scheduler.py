@@ -18,7 +18,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-from octavo_runtime.engine.admission import Limits, Queued, capped
+from octavo_runtime.engine.admission import Limits, Queued, capped, kv_budget
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.counts import Counts
 from octavo_runtime.engine.deadlines import Deadlines
@@ -121,7 +121,8 @@ class Scheduler:
     def add(self, asked: AddRequest) -> None:
         """Let an admitted request (see `admission.refusal`) wait for its turn."""
         wanted, asked = asked, capped(asked, self.ladder.length_cap)
-        request = self._life.add(asked, self._clock_s(), self._entrance.peak.expected_output(asked))
+        expected = self._entrance.peak.expected_output(asked)
+        request = self._life.add(asked, self._clock_s(), expected, kv_budget(asked, self._limits))
         if asked is not wanted:
             self._counts.capped(request, wanted, self.ladder.level)
         self._deadlines.add(request)
@@ -201,7 +202,9 @@ class Scheduler:
     def _plan_decodes(self) -> None:
         for sequence in self._going_on():
             running = sequence.state is State.RUNNING  # nobody has preempted it meanwhile
-            if running and sequence.decoding and self._make_room(sequence, sequence.length):
+            if not running or not sequence.decoding or not self._life.tables.fit(sequence, 1):
+                continue
+            if self._make_room(sequence, sequence.length):
                 self._runs[sequence] = 1
 
     def _admit(self) -> None:
@@ -227,7 +230,9 @@ class Scheduler:
 
     def _plan_prefill(self, sequence: Sequence, count: int) -> None:
         """Plan as much as there are pages for; only the first by rank takes pages from others."""
-        first = sequence is self._life.batch.first
+        count, first = self._life.tables.fit(sequence, count), sequence is self._life.batch.first
+        if not count:
+            return
         if self._policy.chunked_prefill:
             reserved = 0 if first else self.ladder.yielding.reserve * self.pool.page_size
             room = max(0, self._life.tables.room(sequence) - reserved)

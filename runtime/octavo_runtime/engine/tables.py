@@ -3,6 +3,9 @@ written.
 
 All that a sequence does with pages is here, and `leave` is its one way to give them back. No page returns to the pool while a step
 in flight reads or writes it (`fence.py`): what a sequence that left has given back is held, and so is what a copy was made from.
+
+A sequence with a budget gives pages up from the middle of its table (`selective.py`); what it computes after that depends on
+what it kept, so none of its later pages can be found by others.
 """
 
 import bisect
@@ -12,6 +15,7 @@ from octavo_runtime.engine.block_pool import BlockPool, Match
 from octavo_runtime.engine.fence import Fence
 from octavo_runtime.engine.prefix_index import CacheIdentity, chain_key, extend_chain, root_key
 from octavo_runtime.engine.request import Sequence
+from octavo_runtime.engine.selective import places_to_evict
 from octavo_runtime.messages import AddRequest
 
 
@@ -30,6 +34,7 @@ class Tables:
         self._copied: dict[Sequence, int] = {}  # the step in flight that copies the page which it writes
         self._fence: Fence[list[int]] = Fence(pool.release)
         self.copies_total = 0
+        self.evicted_tokens_total = 0
 
     def root(self, request: AddRequest) -> bytes:
         return root_key(self._identity, request.adapter, request.tenant_salt) if self._identity else b""
@@ -39,7 +44,10 @@ class Tables:
         if self._identity is None:
             return Match([], 0)
         extend_chain(sequence.keys, sequence.request.root, sequence.tokens, self._pool.page_size)
-        return self._pool.match(sequence.request.root, sequence.keys, sequence.tokens, len(sequence.tokens) - 1)
+        most, budget = len(sequence.tokens) - 1, sequence.request.kv_budget
+        if budget is not None:
+            most = min(most, budget.match_tokens)
+        return self._pool.match(sequence.request.root, sequence.keys, sequence.tokens, most)
 
     def enter(self, sequence: Sequence, match: Match) -> None:
         """Begin its table with what was found."""
@@ -52,13 +60,14 @@ class Tables:
         the parent."""
         self._pool.share(parent.pages)
         child.pages, child.computed, child.submitted = list(parent.pages), parent.computed, parent.computed
+        child.evicted, child.weights = parent.evicted, dict(parent.weights)
 
     def hold(self, sequence: Sequence, end: int) -> bool:
         """Make its table ready to be written from what is submitted up to `end` tokens; False, and nothing taken, if pages lack."""
         pool, table = self._pool, sequence.pages
-        at = sequence.submitted // pool.page_size
+        at = sequence.slots // pool.page_size
         copied = self._must_copy(sequence)
-        pages = pool.take(max(0, pool.pages_for(end) - len(table)) + copied)
+        pages = pool.take(max(0, pool.pages_for(end - sequence.evicted) - len(table)) + copied)
         if pages is None:
             return False
         if copied:
@@ -71,19 +80,37 @@ class Tables:
         table += pages
         return True
 
+    def fit(self, sequence: Sequence, count: int) -> int:
+        """How many of its next `count` tokens a step can compute within its budget, pages having gone where they had to; 0: not
+        before what is in flight tells which of them matter."""
+        budget = sequence.request.kv_budget
+        if budget is None:
+            return count
+        room = budget.tokens - sequence.slots
+        count = min(count, max(room, budget.step_tokens))
+        if count > room:
+            if sequence.submitted > sequence.computed and any(
+                one not in sequence.weights for one in sequence.pages[:-1]
+            ):
+                return 0
+            excess = self._pool.pages_for(sequence.slots + count) - budget.pages
+            weights = [sequence.weights.get(page, 0.0) for page in sequence.pages]
+            self._evict(sequence, places_to_evict(weights, budget.recent_pages, excess))
+        return count
+
     def room(self, sequence: Sequence) -> int:
         """Tokens that `hold` could find slots for now."""
         copied = self._must_copy(sequence)
         if copied and not self._pool.free:
             return 0
-        return (len(sequence.pages) + self._pool.free - copied) * self._pool.page_size - sequence.submitted
+        return (len(sequence.pages) + self._pool.free - copied) * self._pool.page_size - sequence.slots
 
     def computed(self, sequence: Sequence, count: int) -> None:
-        """`count` more tokens have keys and values: let the pages that they fill be found."""
+        """`count` more tokens have keys and values: let the pages that they fill be found, while it has its whole history."""
         size = self._pool.page_size
         first = sequence.computed // size
         sequence.computed += count
-        if self._identity is None or sequence.computed // size == first:
+        if self._identity is None or sequence.evicted or sequence.computed // size == first:
             return
         extend_chain(sequence.keys, sequence.request.root, sequence.tokens, size)
         for page in range(first, sequence.computed // size):
@@ -96,7 +123,12 @@ class Tables:
         What steps in flight compute and draw for it is nobody's from then on.
         """
         full, offset = divmod(sequence.computed, self._pool.page_size)
-        if self._identity and offset and self._holds_more_than_is_named(sequence, full, offset):
+        if (
+            self._identity
+            and offset
+            and not sequence.evicted
+            and self._holds_more_than_is_named(sequence, full, offset)
+        ):
             tail, parent = sequence.tokens[sequence.computed - offset : sequence.computed], self._parent(sequence, full)
             self._pool.publish(sequence.pages[full], chain_key(parent, tail), parent, tail)
         self._fence.give(sequence.pages)
@@ -105,6 +137,8 @@ class Tables:
             self._fence.give([copy[0]])
         sequence.computed_once = max(sequence.computed_once, sequence.computed)
         sequence.pages, sequence.computed, sequence.submitted, sequence.drawing = [], 0, 0, 0
+        sequence.evicted_before = max(sequence.evicted_before, sequence.evicted)
+        sequence.evicted, sequence.weights = 0, {}
 
     def own_pages(self, sequence: Sequence) -> int:
         """Pages at the end of its table that nobody else refers to: what leaving would free.
@@ -122,7 +156,7 @@ class Tables:
 
     def shares_its_end(self, sequence: Sequence) -> bool:
         """Whether others refer to the page that it writes next, so that a copy is due."""
-        at = sequence.submitted // self._pool.page_size
+        at = sequence.slots // self._pool.page_size
         return at < len(sequence.pages) and self._pool.references(sequence.pages[at]) > 1
 
     def planned(self, step: int) -> list[tuple[int, int]]:
@@ -149,13 +183,23 @@ class Tables:
         if self._ahead:
             yield [source for source, _ in self._copies.values()]
 
+    def _evict(self, sequence: Sequence, places: list[int]) -> None:
+        """Give up the pages at these places of its table, which are computed."""
+        table = sequence.pages
+        self._fence.give([table[place] for place in places])
+        gone = set(places)
+        sequence.pages = [page for place, page in enumerate(table) if place not in gone]
+        sequence.evicted += len(places) * self._pool.page_size
+        sequence.told_pages = min(sequence.told_pages, places[0])
+        self.evicted_tokens_total += len(places) * self._pool.page_size
+
     def _must_copy(self, sequence: Sequence) -> bool:
         """Whether the page that it writes next is to be copied before: others refer to it, or its content can be found.
 
         In a pool without a free page, content that nobody else refers to is given up instead.
         """
         pool = self._pool
-        at, offset = divmod(sequence.submitted, pool.page_size)
+        at, offset = divmod(sequence.slots, pool.page_size)
         if at == len(sequence.pages) or pool.writable(sequence.pages[at], offset):
             return False
         page = sequence.pages[at]

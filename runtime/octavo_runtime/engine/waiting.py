@@ -20,7 +20,7 @@ class WaitingQueue:
         self._sequences: list[Sequence] = []
         self._expected: dict[Sequence, int] = {}  # as it was when they came: the forecast may change before they leave
         self.prompt_tokens = 0  # of all who wait: n times for a request of n sequences
-        self.expected_tokens = 0  # the same with their expected output
+        self.expected_tokens = 0  # the same with their expected output: what they would hold
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -34,7 +34,10 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence) -> None:
         request = sequence.request
-        self._expected[sequence] = sequence.choices * (request.prompt_length + request.forecast_output)
+        expected = request.prompt_length + request.forecast_output
+        if request.kv_budget is not None:
+            expected = min(expected, request.kv_budget.tokens)
+        self._expected[sequence] = sequence.choices * expected
         bisect.insort(self._sequences, sequence, key=rank)
         self.prompt_tokens += sequence.choices * request.prompt_length
         self.expected_tokens += self._expected[sequence]

@@ -5,6 +5,7 @@ that it lacks is an error at load that names the option.
 """
 
 import dataclasses
+import itertools
 from typing import Protocol
 
 import torch
@@ -16,6 +17,18 @@ from octavo_kernels.kv_form import Forms, KvForm
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.reference_pages import ReferencePages
 from octavo_runtime.model.rotary import Rotary
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Importance:
+    """Which sequences of a batch want to know how much attention their pages get, and where it is added up over the layers.
+
+    To mass[i, p], for place p in the page table of sequence `sequences[i]`, a layer adds the weights that the step's queries of
+    that sequence give to slots of the page, as a mean over the query heads: to a row, as much as there are queries.
+    """
+
+    sequences: tuple[int, ...]  # ascending
+    mass: Tensor  # fp32 [len(sequences), P]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,6 +48,7 @@ class AttentionMeta:
     q_lens: tuple[int, ...]  # on the host, as cu_q
     kv_lens: tuple[int, ...]  # on the host, as kv_len
     forms: Forms | None = None  # of the sequences' pages; None: all have the first that the back end was built for
+    importance: Importance | None = None  # what layers pass to `attend`
 
     @property
     def decodes(self) -> int:
@@ -76,6 +90,7 @@ class AttentionBackend(Protocol):
     name: str
     layout_id: str
     page_bytes: int
+    weighs: bool  # whether it has `importance_out`
 
     def rotate_and_write(
         self, qkv: Tensor, rotary: Rotary, norms: HeadNorms | None, kv_layer: Tensor, meta: AttentionMeta
@@ -93,16 +108,16 @@ class AttentionBackend(Protocol):
         window: int | None,
         softcap: float | None,
         sinks: Tensor | None,
-        importance_out: Tensor | None = None,
+        importance_out: Importance | None = None,
     ) -> Tensor:
-        """q `[T, Hq, D]` over the pages of `meta.page_table` → `[T, Hq, D]`."""
+        """q `[T, Hq, D]` over the pages of `meta.page_table` → `[T, Hq, D]`, whose bits do not depend on `importance_out`."""
         ...
 
 
-def refuse_options(name: str, softcap: float | None, sinks: Tensor | None, importance_out: Tensor | None) -> None:
+def refuse_options(name: str, softcap: float | None, sinks: Tensor | None) -> None:
     """Raise ModelError if any is asked for: of a back end that has none of them."""
-    if softcap is not None or sinks is not None or importance_out is not None:
-        raise ModelError(f"the {name} attention back end has no softcap, sinks or importance")
+    if softcap is not None or sinks is not None:
+        raise ModelError(f"the {name} attention back end has no softcap or sinks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +138,7 @@ class ReferenceBackend:
     """
 
     name = "reference"
+    weighs = True
 
     def __init__(self, shape: AttentionShape) -> None:
         self._shape = shape
@@ -156,9 +172,11 @@ class ReferenceBackend:
         window: int | None,
         softcap: float | None,
         sinks: Tensor | None,
-        importance_out: Tensor | None = None,
+        importance_out: Importance | None = None,
     ) -> Tensor:
-        refuse_options(self.name, softcap, sinks, importance_out)
+        refuse_options(self.name, softcap, sinks)
+        if importance_out is not None:
+            self._weigh(q, kv_layer, meta, scale, window, importance_out)
         out = torch.empty_like(q)
         # What fills up the batch must stay finite: it is written to the sink, and a mask does not hide a NaN from a product.
         out[sum(meta.q_lens) :] = 0.0
@@ -167,6 +185,26 @@ class ReferenceBackend:
             part = q[rows.begin : rows.end].view(rows.batch, -1, *q.shape[1:])
             out[rows.begin : rows.end] = self._attend(part, k, v, rows.visible, scale).flatten(0, 1)
         return out
+
+    def _weigh(
+        self,
+        q: Tensor,
+        kv_layer: Tensor,
+        meta: AttentionMeta,
+        scale: float,
+        window: int | None,
+        importance: Importance,
+    ) -> None:
+        """One sequence after the other: few have a budget, and what they hold is short."""
+        begins = [0, *itertools.accumulate(meta.q_lens)]
+        for mass, index in zip(importance.mass, importance.sequences, strict=True):
+            kv_len, q_len = meta.kv_lens[index], meta.q_lens[index]
+            count = -(-kv_len // self._shape.page_size)
+            k, _ = self._pages.gather(kv_layer, meta.page_table[index : index + 1, :count])
+            own = torch.arange(kv_len - q_len, kv_len, device=k.device)
+            visible = reference.visible_slots(own, k.shape[2], window)
+            rows = q[begins[index] : begins[index + 1]]
+            mass[:count] += reference.attention_to_pages(rows, k[0], visible, scale, self._shape.page_size)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> Tensor:
         """q `[batch, rows, Hq, D]`, k and v `[batch, Hkv, S, D]`, visible `[batch, _padded_rows(rows), S]` → as q."""

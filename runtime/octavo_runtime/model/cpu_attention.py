@@ -5,7 +5,7 @@ from torch import Tensor
 
 from octavo_kernels.cpu.kernels import CpuKernels
 from octavo_kernels.cpu.pages import Pages
-from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, refuse_options
+from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, Importance, refuse_options
 from octavo_runtime.model.rotary import Rotary
 
 
@@ -13,6 +13,7 @@ class CpuBackend:
     """Pages in the order that a product reads them (`kv_pages.h`), bf16 or of 8 bits, in one or several forms side by side."""
 
     name = "cpu"
+    weighs = False
 
     def __init__(self, shape: AttentionShape, kernels: CpuKernels) -> None:
         self._kernels = kernels
@@ -39,9 +40,10 @@ class CpuBackend:
         window: int | None,
         softcap: float | None,
         sinks: Tensor | None,
-        importance_out: Tensor | None = None,
+        importance_out: Importance | None = None,
     ) -> Tensor:
-        refuse_options(self.name, softcap, sinks, importance_out)
+        refuse_options(self.name, softcap, sinks)
+        assert importance_out is None  # `weighs`
         out = torch.empty(q.shape)
         self._kernels.attend(
             self.pages, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, window, out, meta.forms

@@ -38,5 +38,5 @@ class LayerLoop:
         config = self._config
         qkv = layer.qkv(x, addend=layer.qkv_bias).view(len(x), -1, config.head_dim)
         q = backend.rotate_and_write(qkv, self._rotary, layer.head_norms, kv_layer, meta)
-        attended = backend.attend(q, kv_layer, meta, config.head_dim**-0.5, config.window, None, None)
+        attended = backend.attend(q, kv_layer, meta, config.head_dim**-0.5, config.window, None, None, meta.importance)
         return layer.out(attended.flatten(1))

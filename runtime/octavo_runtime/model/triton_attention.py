@@ -18,7 +18,7 @@ from octavo_kernels.gpu.rope import rope
 from octavo_kernels.kv_form import KvKind
 from octavo_kernels.page_layout import PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
-from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms
+from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, Importance
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.rotary import Rotary
 
@@ -40,6 +40,7 @@ class TritonBackend:
     """Steps have at most `most_sequences`. `processors`: how many the GPU has; the split count goes by it."""
 
     name = "triton"
+    weighs = False
 
     def __init__(self, shape: AttentionShape, most_sequences: int, processors: int, device: torch.device) -> None:
         if shape.head_dim > _WIDEST:
@@ -77,10 +78,9 @@ class TritonBackend:
         window: int | None,
         softcap: float | None,
         sinks: Tensor | None,
-        importance_out: Tensor | None = None,
+        importance_out: Importance | None = None,
     ) -> Tensor:
-        if importance_out is not None:
-            raise ModelError(f"the {self.name} attention back end has no importance")
+        assert importance_out is None  # `weighs`
         options = AttentionOptions(scale, window, softcap, sinks)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         out[sum(meta.q_lens) :].zero_()  # what only fills up the batch

@@ -57,6 +57,7 @@ def add_request(
         tenant_salt=origin.tenant_salt,
         priority=options.priority or 0,
         deadline_s=options.deadline_s,
+        kv_budget_tokens=options.kv_budget_tokens,
     )
 
 

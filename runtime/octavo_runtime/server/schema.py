@@ -96,6 +96,7 @@ class Options(Wire):
     length_penalty: float | None = Field(None, ge=-MOST_LENGTH_PENALTY, le=MOST_LENGTH_PENALTY)
     priority: int | None = Field(None, ge=-(2**63), lt=2**63)  # lower comes first
     deadline_s: float | None = Field(None, gt=0)  # ours: seconds from arrival
+    kv_budget_tokens: int | None = Field(None, ge=1)  # ours: what is held of the history
     cache_salt: str | None = Field(None, min_length=1, max_length=MAX_CACHE_SALT_CHARS)
     stream: bool | None = None
     stream_options: StreamOptions | None = None

@@ -2,14 +2,17 @@
 
 So it can check that a sequence reads exactly its own history whatever was shared, copied, evicted and reused, that nothing
 shared is written, and that nobody else is given what a step in flight reads or writes. Its "model" draws a token that depends
-on the history and the seed alone, so answers can be compared with those given alone."""
+on the history and the seed alone, so answers can be compared with those given alone.
+
+Of a history that lost pages it checks that what is left is the sequence's own, in order, as much as its table has slots for. The
+attention that it tells a page of is `attention_to`."""
 
 import collections
 import dataclasses
 import hashlib
 from collections.abc import Callable
 
-from octavo_runtime.engine.plan import Drawn, NewSlot, StepPlan, StepResult
+from octavo_runtime.engine.plan import Drawn, NewSlot, Run, StepPlan, StepResult
 
 VOCABULARY = 10
 
@@ -37,9 +40,15 @@ class _Slot:
     entry: NewSlot
     tokens: list[int]
     pages: list[int]
+    evicted: int
 
 
 Users = dict[int, set[_Slot | None]]  # of each page, who reads or writes it; None: a copy is made from it
+
+
+def attention_to(page: int) -> float:
+    """What one query gives to it: anything that tells pages apart."""
+    return (page * 7 % 11) / 11
 
 
 class PaperRunner:
@@ -57,7 +66,10 @@ class PaperRunner:
         for slot in plan.dropped:
             del self._slots[slot]
         for entry in plan.new:
-            self._slots[entry.slot] = _Slot(entry, list(entry.tokens), list(entry.pages))
+            self._slots[entry.slot] = _Slot(entry, list(entry.tokens), list(entry.pages), entry.evicted)
+        for slot, tokens in plan.evicted:
+            self._slots[slot].evicted = tokens
+            del self._slots[slot].pages[self._told_from(plan, slot) :]
         for slot, place, pages in plan.grown:
             table = self._slots[slot].pages
             assert place <= len(table), "pages were told with a gap"
@@ -68,8 +80,9 @@ class PaperRunner:
         written: set[tuple[int, int]] = set()
         for run in plan.run:
             self._compute(run.slot, run.start, run.count, written)
+        masses = [(run.slot, self._masses(run)) for run in plan.run if self._slots[run.slot].entry.weigh]
         drawn = [self._drawn(run.slot) for run in plan.run if self._at_end(run.slot, run.start + run.count)]
-        self._flying.append((StepResult(plan.step, drawn), users))
+        self._flying.append((StepResult(plan.step, drawn, masses), users))
 
     def collect(self, step: int) -> StepResult:
         result, _ = self._flying.popleft()
@@ -85,7 +98,7 @@ class PaperRunner:
         users: Users = collections.defaultdict(set)
         for run in plan.run:
             slot = self._slots[run.slot]
-            for page in slot.pages[: -(-(run.start + run.count) // self._page_size)]:
+            for page in slot.pages[: self._pages_for(run.start + run.count - slot.evicted)]:
                 users[page].add(slot)
         for source, target in plan.copies:
             users[source].add(None)
@@ -104,7 +117,8 @@ class PaperRunner:
                 assert target not in users, f"page {target} is copied over while a step in flight uses it"
             for run in plan.run:
                 slot = self._slots[run.slot]
-                first, end = run.start // self._page_size, -(-(run.start + run.count) // self._page_size)
+                start = run.start - slot.evicted
+                first, end = start // self._page_size, self._pages_for(start + run.count)
                 for page in slot.pages[first:end]:
                     strangers = users.get(page, set()) - {slot}
                     assert not strangers, f"page {page} is written while a step in flight uses it for another"
@@ -119,15 +133,31 @@ class PaperRunner:
                     self._held[target, offset] = content
 
     def _compute(self, slot: int, start: int, count: int, written: set[tuple[int, int]]) -> None:
-        tokens, pages = self._slots[slot].tokens, self._slots[slot].pages
-        places = [(pages[at // self._page_size], at % self._page_size) for at in range(start + count)]
-        assert len(places) <= len(tokens)
+        tokens, pages, evicted = self._slots[slot].tokens, self._slots[slot].pages, self._slots[slot].evicted
+        places = [(pages[at // self._page_size], at % self._page_size) for at in range(start + count - evicted)]
+        assert start + count <= len(tokens)
         for at in range(start, start + count):
-            assert places[at] not in written, "a slot is written twice in a step"
-            written.add(places[at])
-            self._held[places[at]] = tuple(tokens[: at + 1])
-        for at, place in enumerate(places):
-            assert self._held.get(place) == tuple(tokens[: at + 1]), f"slot {slot} reads another history at {at}"
+            assert places[at - evicted] not in written, "a slot is written twice in a step"
+            written.add(places[at - evicted])
+            self._held[places[at - evicted]] = tuple(tokens[: at + 1])
+        histories = [self._held.get(place, ()) for place in places]
+        for at, history in enumerate(histories):
+            assert history, f"slot {slot} reads what nobody wrote at {at}"
+            assert history == tuple(tokens[: len(history)]), f"slot {slot} reads another history at {at}"
+        ends = [len(history) for history in histories]
+        assert ends == sorted(set(ends)), f"slot {slot} reads its history in another order"
+        assert ends[-1] == start + count
+
+    def _pages_for(self, tokens: int) -> int:
+        return -(-tokens // self._page_size)
+
+    def _told_from(self, plan: StepPlan, slot: int) -> int:
+        return next(place for number, place, _ in plan.grown if number == slot)
+
+    def _masses(self, run: Run) -> list[float]:
+        slot = self._slots[run.slot]
+        pages = slot.pages[: self._pages_for(run.start + run.count - slot.evicted)]
+        return [run.count * attention_to(page) for page in pages]
 
     def _at_end(self, slot: int, end: int) -> bool:
         return end == len(self._slots[slot].tokens)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from octavo_runtime.model.attention import AttentionMeta, AttentionShape, ReferenceBackend
+from octavo_runtime.model.attention import AttentionMeta, AttentionShape, Importance, ReferenceBackend
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.tiled_attention import TiledBackend
 from tests.kernels import formulas
@@ -113,11 +113,28 @@ def test_tiled_pages_are_not_taken_for_others() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("option", ["softcap", "sinks", "importance_out"])
+def test_tells_how_much_attention_pages_get(cache: Cache, kind: type[ReferenceBackend]) -> None:
+    """Of those that ask, added to what is there; what it attends to is the same to the bit."""
+    chunks = last_tokens((2, 1), (0, 1), (1, 5), (3, 2))
+    meta = attention_meta(chunks, cache.table)
+    q = draw(sum(chunk.count for chunk in chunks), HEADS, WIDTH, seed=1)
+    importance = Importance((0, 2), torch.ones(2, meta.page_table.shape[1]))
+    out = backend(kind=kind).attend(q, cache.layer, meta, WIDTH**-0.5, None, None, None, importance)
+    assert torch.equal(out, backend(kind=kind).attend(q, cache.layer, meta, WIDTH**-0.5, None, None, None))
+    rows = [(q[0:1], cache.keys[2]), (q[2:7], cache.keys[1])]
+    for mass, (queries, keys) in zip(importance.mass, rows, strict=True):
+        expected = formulas.attention_to_pages(queries.double().numpy(), keys.double().numpy(), PAGE_SIZE)
+        np.testing.assert_allclose(mass[: len(expected)] - 1, expected, rtol=2e-5, atol=2e-5)
+        assert bool((mass[len(expected) :] == 1).all())
+        assert float(mass.sum() - len(mass)) == pytest.approx(len(queries), abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("option", ["softcap", "sinks"])
 def test_an_option_that_it_lacks_is_refused(cache: Cache, option: str, kind: type[ReferenceBackend]) -> None:
     meta = attention_meta(last_tokens((0, 1)), cache.table)
-    options = {"softcap": None, "sinks": None, "importance_out": None, option: torch.ones(1)}
-    with pytest.raises(ModelError, match=f"{kind.name} attention back end has no softcap, sinks or importance"):
+    options = {"softcap": None, "sinks": None, option: torch.ones(1)}
+    with pytest.raises(ModelError, match=f"{kind.name} attention back end has no softcap or sinks"):
         backend(kind=kind).attend(torch.ones(1, HEADS, WIDTH), cache.layer, meta, 1.0, None, **options)  # type: ignore[arg-type]  # any value does
 
 
