@@ -11,6 +11,8 @@ from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.pressure import Means
+from octavo_runtime.engine.ranks.leader import Leader, lead
+from octavo_runtime.engine.ranks.orders import Begin, Prepare, Reset, Serve, Step
 from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.engine.runners import new_runner, prepare
 from octavo_runtime.engine.scheduler import Policy, Scheduler
@@ -33,14 +35,25 @@ class Engine:
         progress: Callable[[int], None] = lambda percent: None,
         reserved: Reservation | None = None,
     ) -> None:
-        """Load the model. Raises ModelError and ConfigError, see `loading.load`."""
-        loaded = load(config, progress, reserved)
+        """Load the model. Raises ModelError and ConfigError, see `loading.load`, and RankError where other ranks fail."""
+        self._ranks = lead(config, progress)
+        try:
+            self._load(config, progress, reserved)
+        except Exception:
+            self._ranks.close()
+            raise
+
+    def _load(self, config: ServeConfig, progress: Callable[[int], None], reserved: Reservation | None) -> None:
+        ranks = self._ranks if isinstance(self._ranks, Leader) else None
+        loaded = load(config, progress, reserved, ranks)
         _check_whole_prompts_fit(config, loaded.max_model_len)
         self._config = config
         self._limits = _limits(config, loaded)
         _check_kv_budget(self._limits)
         self._identity = _identity(loaded) if config.prefix_caching else None
-        self._runner = new_runner(loaded, self._limits.max_num_seqs, config.max_num_batched_tokens)
+        max_num_seqs, max_num_tokens = self._limits.max_num_seqs, config.max_num_batched_tokens
+        self._ranks.tell(Begin(max_num_seqs, max_num_tokens))
+        self._runner = new_runner(loaded, max_num_seqs, max_num_tokens, ranks)
         self._pipeline = Pipeline(self._runner)
         self.info = _info(config, loaded, self._limits.max_num_seqs)
         self._audited_s = 0.0
@@ -73,6 +86,7 @@ class Engine:
 
     def plan(self) -> StepPlan | None:
         """The next step to `submit`; None when nothing can run, or not before the oldest step in flight is collected."""
+        self._ranks.check()
         if self._pipeline.full:
             return None
         plan = self.scheduler.plan()
@@ -81,12 +95,14 @@ class Engine:
         return plan
 
     def submit(self, plan: StepPlan) -> None:
-        """Start the step that `plan` has just given."""
+        """Start the step that `plan` has just given. Like `plan` and `collect` it raises RankError when a rank has failed."""
+        self._ranks.tell(Step(plan))
         self._pipeline.submit(plan)
 
     def collect(self) -> StepOutputs:
         """Wait for the oldest step in flight: what it gave, and all else that there is to tell."""
         result = self._pipeline.collect()
+        self._ranks.check()
         outputs, stats = self.scheduler.commit(result, self._pipeline.busy_s)
         return StepOutputs(result.step, self._take_refused() + outputs, stats)
 
@@ -110,6 +126,7 @@ class Engine:
 
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
+        self._ranks.tell(Prepare())
         prepare(self._runner, progress)
         self.scheduler = self._new_scheduler(delay_s=0.0, ladder=False)
         limits = self._limits
@@ -125,7 +142,9 @@ class Engine:
             left -= sum(output.finish_reason is not None for output in outputs.outputs)
             progress(100 * (count - left) // max(1, count))
         self.settle()
+        self._ranks.tell(Reset())
         self._pipeline.reset()
+        self._ranks.tell(Serve())
         self.scheduler = self._new_scheduler(self._config.scheduler_delay_ms / 1000, self._config.memory_ladder)
 
     def _new_scheduler(self, delay_s: float, ladder: bool) -> Scheduler:
@@ -217,7 +236,7 @@ def _info(config: ServeConfig, loaded: LoadedModel, max_num_seqs: int) -> Engine
         num_blocks=loaded.pool.pages,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
-        kv_cache_bytes=loaded.pool.total_bytes,
+        kv_cache_bytes=loaded.pool.total_bytes * config.tensor_parallel_size,
         attention_backend=loaded.backend.name,
         vocab_size=loaded.decoder.config.vocab_size,
         prefix_caching=config.prefix_caching,

@@ -12,8 +12,8 @@ from octavo_runtime.engine.cuda_graphs import batch_sizes
 from octavo_runtime.engine.device_memory import spare_bytes
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
-from octavo_runtime.engine.tiers.device_mover import DeviceMover
 from octavo_runtime.engine.ranks.device_runner import RankDeviceRunner
+from octavo_runtime.engine.tiers.device_mover import DeviceMover
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape
 from octavo_runtime.model.collectives import Collectives
 from octavo_runtime.model.decoder import Decoder

@@ -9,15 +9,22 @@ import torch
 from octavo_kernels.kv_form import KvForm
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine import cpu_model
+from octavo_runtime.engine.devices import device_of
 from octavo_runtime.engine.kv_forms import check_dense_type, kv_forms
 from octavo_runtime.engine.memory import available_bytes, usable_cpus
+from octavo_runtime.engine.ranks.membership import Ranks
+from octavo_runtime.engine.ranks.placement import Placement
 from octavo_runtime.engine.reservation import DEFAULT_KV_BYTES, Reservation, reserve_early
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape
+from octavo_runtime.model.compute import Compute
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_weights import DeviceCheckpoint
 from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.parallel_compute import ParallelCompute
+from octavo_runtime.model.sharded_weights import ShardedCheckpoint
+from octavo_runtime.model.sharding import Shard
 from octavo_runtime.model.weights import Checkpoint, WeightReader, open_checkpoint
 
 log = logging.getLogger("octavo.engine")
@@ -42,34 +49,64 @@ class LoadedModel:
     forms: tuple[KvForm, ...]  # of KV pages: the service's own, then what the memory ladder may give new requests
 
 
-def load(config: ServeConfig, progress: Callable[[int], None], reserved: Reservation | None = None) -> LoadedModel:
-    """Load `config.model`; `progress` is told the percentage of weights read; `reserved`: memory for KV that was begun before.
+def load(
+    config: ServeConfig,
+    progress: Callable[[int], None],
+    reserved: Reservation | None = None,
+    ranks: Ranks | None = None,
+) -> LoadedModel:
+    """Load `config.model`; `progress` is told the percentage of weights read; `reserved`: memory for KV that was begun before;
+    `ranks`: which of several this process is, whose part alone is loaded.
 
     Raises ModelError for what is wrong with the model's files and ConfigError for flags that this machine or model cannot honour.
     """
-    device = _device(config)
-    torch.set_num_threads(usable_cpus())
+    device = ranks.device if ranks is not None else device_of(config, Placement(1), 0)
+    torch.set_num_threads(_threads(ranks))
     checkpoint = open_checkpoint(config.model_path)
+    if ranks is not None:
+        checkpoint = ShardedCheckpoint(checkpoint, Shard(ranks.rank, ranks.placement.size))
     if device.type == "cuda":
         if reserved is not None:
             reserved.release()
-        return _load_on_gpu(config, DeviceCheckpoint(checkpoint, device), device, progress)
-    return _load_on_cpu(config, checkpoint, progress, reserved or reserve_early(config))
+        torch.cuda.set_device(device)
+        return _load_on_gpu(config, DeviceCheckpoint(checkpoint, device), ranks, device, progress)
+    return _load_on_cpu(config, checkpoint, ranks, progress, reserved or reserve_early(config))
+
+
+def _threads(ranks: Ranks | None) -> int:
+    """The ranks of a node share its CPUs."""
+    return max(1, usable_cpus() // _sharing(ranks))
+
+
+def _sharing(ranks: Ranks | None) -> int:
+    """How many ranks this node has."""
+    return len(ranks.placement.ranks_here) if ranks is not None else 1
+
+
+def _spanning(compute: Compute, ranks: Ranks | None) -> Compute:
+    return compute if ranks is None else ParallelCompute(compute, ranks.collectives)
 
 
 def _load_on_cpu(
-    config: ServeConfig, checkpoint: Checkpoint, progress: Callable[[int], None], reserved: Reservation | None
+    config: ServeConfig,
+    checkpoint: Checkpoint,
+    ranks: Ranks | None,
+    progress: Callable[[int], None],
+    reserved: Reservation | None,
 ) -> LoadedModel:
     device = torch.device("cpu")
     forms = kv_forms(config, _CPU_BLOCK_SIZE)
     block_size = forms[0].page_size
     model, max_model_len = checkpoint.config, _context(config, checkpoint.config)
-    cpu = cpu_model.choose(config, model, block_size, usable_cpus())
+    cpu = cpu_model.choose(config, model, block_size, _threads(ranks))
+    compute = _spanning(cpu.compute, ranks)
     with torch.inference_mode():
-        decoder = Decoder(model, WeightReader(checkpoint, cpu.dtype, progress), max_model_len, device, cpu.compute)
+        decoder = Decoder(model, WeightReader(checkpoint, cpu.dtype, progress), max_model_len, device, compute)
     check_dense_type(config, cpu.dtype)
     backend = cpu.backend(AttentionShape(model.heads, model.kv_heads, model.head_dim, block_size, cpu.dtype, forms))
-    pages, reserved = _pages_on_cpu(config, model.layers * backend.page_bytes, reserved)
+    pages, reserved = _pages_on_cpu(config, model.layers * backend.page_bytes, _sharing(ranks), reserved)
+    if ranks is not None:
+        pages = ranks.agree(pages)
     _check_context_fits(config, max_model_len, pages, block_size)
     pool = KvPool(model.layers, pages, backend.page_bytes, device, reserved.take)
     if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
@@ -83,7 +120,11 @@ def _load_on_cpu(
 
 
 def _load_on_gpu(
-    config: ServeConfig, checkpoint: DeviceCheckpoint, device: torch.device, progress: Callable[[int], None]
+    config: ServeConfig,
+    checkpoint: DeviceCheckpoint,
+    ranks: Ranks | None,
+    device: torch.device,
+    progress: Callable[[int], None],
 ) -> LoadedModel:
     # These import Triton, which a start on a CPU does not wait for.
     from octavo_runtime.engine import gpu_model
@@ -95,34 +136,24 @@ def _load_on_gpu(
     check_dense_type(config, dtype)
     block_size = form.page_size
     model, max_model_len = checkpoint.config, _context(config, checkpoint.config)
+    compute = _spanning(TritonCompute(), ranks)
     with torch.inference_mode():
-        decoder = Decoder(model, WeightReader(checkpoint, dtype, progress), max_model_len, device, TritonCompute())
+        decoder = Decoder(model, WeightReader(checkpoint, dtype, progress), max_model_len, device, compute)
     limits = gpu_model.step_limits(config, block_size, max_model_len)
     shape = AttentionShape(model.heads, model.kv_heads, model.head_dim, block_size, dtype, (form,))
     backend = gpu_model.new_backend(shape, limits, device)
-    spare = gpu_model.measured_spare_bytes(decoder, backend, limits, device, progress)
+    if ranks is not None:
+        ranks.agree(0)  # the steps that measure are taken together, and one may load for much longer than another
+    collectives = ranks.collectives if ranks is not None else None
+    spare = gpu_model.measured_spare_bytes(decoder, backend, limits, device, progress, collectives)
     pages = _pages(config, model.layers * backend.page_bytes, spare, spare)
+    if ranks is not None:
+        pages = ranks.agree(pages)
     _check_context_fits(config, max_model_len, pages, block_size)
     pool = KvPool(model.layers, pages, backend.page_bytes, device)
     return LoadedModel(
         *(decoder, backend, pool, device, dtype, block_size, max_model_len, checkpoint.fingerprint(), (form,))
     )
-
-
-def _device(config: ServeConfig) -> torch.device:
-    """Asking for what cannot be is an error; `auto` is a GPU where torch sees one."""
-    gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
-    if gpu and config.batch_invariant:
-        raise ConfigError(
-            "--batch-invariant: not on GPUs, which have no matrix product in fixed tiles yet; use --device cpu or leave it out"
-        )
-    if gpu and not torch.cuda.is_available():
-        raise ConfigError("--device cuda: torch sees no CUDA device; use --device cpu")
-    if config.tensor_parallel_size > 1:
-        raise ConfigError(
-            f"--tensor-parallel-size {config.tensor_parallel_size}: this version runs on one rank; set --tensor-parallel-size 1"
-        )
-    return torch.device("cuda", torch.cuda.current_device()) if gpu else torch.device("cpu")
 
 
 def _context(config: ServeConfig, model: ModelConfig) -> int:
@@ -154,13 +185,14 @@ def _check_context_fits(config: ServeConfig, max_model_len: int, pages: int, blo
 
 
 def _pages_on_cpu(
-    config: ServeConfig, bytes_of_all_layers: int, reserved: Reservation | None
+    config: ServeConfig, bytes_of_all_layers: int, sharing: int, reserved: Reservation | None
 ) -> tuple[int, Reservation]:
-    """How many pages, and their memory. What was reserved before the weights were read counts as available."""
+    """How many pages, and their memory, where so many ranks share what there is. What was reserved before the weights were read
+    counts as available."""
     if reserved is not None:
         reserved.wait()
     available = available_bytes() + (reserved.size_bytes if reserved is not None else 0)
-    pages = _pages(config, bytes_of_all_layers, available, min(DEFAULT_KV_BYTES, available // 2))
+    pages = _pages(config, sharing * bytes_of_all_layers, available, min(DEFAULT_KV_BYTES, available // 2))
     needed = (pages + 1) * bytes_of_all_layers
     if reserved is not None and needed > reserved.size_bytes:
         reserved.release()

@@ -1,0 +1,39 @@
+"""Processes of ranks: `python -m octavo_runtime.engine.ranks <config as JSON> <process id of the parent> <rank> <folder>`."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from octavo_runtime.config import ServeConfig
+
+
+def start_rank(config: ServeConfig, rank: int, folder: Path) -> "subprocess.Popen[bytes]":
+    """A child that ends with us; a byte in its standard input announces an order, see `ring.py`."""
+    settings = json.dumps(dataclasses.asdict(config))
+    command = [sys.executable, "-m", "octavo_runtime.engine.ranks", settings, str(os.getpid()), str(rank), str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
+
+
+def end_ranks(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """They keep nothing that they would have to put away."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def how_it_ended(return_code: int) -> str:
+    """`exit code 1` or `signal SIGKILL`."""
+    if return_code >= 0:
+        return f"exit code {return_code}"
+    try:
+        return f"signal {signal.Signals(-return_code).name}"
+    except ValueError:
+        return f"signal {-return_code}"
