@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from octavo_runtime.heartbeat import PHASES, Phase
 from octavo_runtime.messages import EngineInfo, Stats
+from octavo_runtime.server.tier_metrics import tier_gauges
 
 VOLATILITY_WINDOW_S = 60
 COUNTS = (  # gauge, the field of `Stats` it shows, what it is
@@ -78,6 +79,7 @@ def _from_stats(stats: Stats, info: EngineInfo | None, labels: tuple[str, str]) 
     yield _gauge("octavo_kv_block_utilization", "KV blocks in use by live requests / all.", used, labels)
     for name, field, text in COUNTS:
         yield _gauge(name, text, getattr(stats, field), labels)
+    yield from tier_gauges(stats.tiers, labels)
     if info is not None:
         text = "Slots filled / slots of the blocks in use; 1 when no block is in use."
         yield _gauge("octavo_kv_slot_utilization", text, _slot_utilization(stats, info.block_size), labels)

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from octavo_runtime.messages import LADDER, ErrorKind, Stats, StepOutputs
 from octavo_runtime.server.gauges import Snapshot, gauges
+from octavo_runtime.server.tier_metrics import TierCounters
 
 LABELS = ("model_name", "engine")
 FIRST_TOKEN_BUCKETS = (
@@ -40,6 +41,16 @@ TOTALS = (  # counter, the total of `Stats` it follows, what it is
     ("vllm:prefix_cache_hits", "prefix_hits_tokens_total", "Prompt tokens found in the prefix cache."),
     ("octavo_prefix_queries_tokens", "prefix_queries_tokens_total", "Prompt tokens looked up in the prefix cache."),
     ("octavo_prefix_hits_tokens", "prefix_hits_tokens_total", "Prompt tokens found in the prefix cache."),
+    (
+        "octavo_tier_hits_tokens",
+        "tier_hits_tokens_total",
+        "Tokens whose keys and values came from a tier below the pool.",
+    ),
+    (
+        "octavo_swapped_sequences",
+        "swapped_total",
+        "Preempted sequences that left nothing to compute again, for the tiers.",
+    ),
     ("octavo_page_copies", "page_copies_total", "KV pages copied because a sequence that shared one wrote to it."),
     (
         "octavo_preempted_ahead",
@@ -68,6 +79,7 @@ class Metrics:
     def _declare_counters(self) -> None:
         self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens computed.")
         self._generated_tokens = self._counter("vllm:generation_tokens", "Tokens generated.")
+        self._tiers = TierCounters(self._registry, self._labels)
         self._totals = [(field, self._counter(name, text)) for name, field, text in TOTALS]
         self._restarts = self._counter("octavo_engine_restarts", "Times the engine process died and was started again.")
         self._success = Counter(
@@ -144,10 +156,12 @@ class Metrics:
             self._degradations, stats.degradations_total, before or repeat(0), strict=False
         ):
             counter.inc(_growth(total, last))
+        self._tiers.step(stats.tiers)
         self._last = stats
 
     def engine_restarted(self) -> None:
         self._restarts.inc()
+        self._tiers.engine_restarted()
         self._last = None
 
     def request_refused(self, kind: ErrorKind) -> None:
