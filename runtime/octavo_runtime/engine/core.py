@@ -6,6 +6,7 @@ from collections.abc import Callable
 from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
 from octavo_runtime.engine.admission import Limits, refusal
 from octavo_runtime.engine.block_pool import BlockPool
+from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
@@ -14,9 +15,10 @@ from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.ranks.leader import Leader, lead
 from octavo_runtime.engine.ranks.orders import Begin, Prepare, Reset, Serve, Step
 from octavo_runtime.engine.reservation import Reservation
-from octavo_runtime.engine.runners import new_runner, prepare
+from octavo_runtime.engine.runners import new_page_mover, new_runner, prepare
 from octavo_runtime.engine.scheduler import Policy, Scheduler
 from octavo_runtime.engine.selective import LEAST_PAGES, least_tokens
+from octavo_runtime.engine.tiers.opening import open_tiers
 from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, Sampling, StepOutputs
 
 WARMUP_SEQUENCES = 8
@@ -50,16 +52,18 @@ class Engine:
         self._config = config
         self._limits = _limits(config, loaded)
         _check_kv_budget(self._limits)
-        self._identity = _identity(loaded) if config.prefix_caching else None
         max_num_seqs, max_num_tokens = self._limits.max_num_seqs, config.max_num_batched_tokens
         self._ranks.tell(Begin(max_num_seqs, max_num_tokens))
         self._runner = new_runner(loaded, max_num_seqs, max_num_tokens, ranks)
         self._pipeline = Pipeline(self._runner)
+        identity = _identity(loaded)
+        self._identity = identity if config.prefix_caching else None
+        self._tiers = open_tiers(config, identity, lambda: new_page_mover(loaded, self._runner))
         self.info = _info(config, loaded, self._limits.max_num_seqs)
         self._audited_s = 0.0
         self._refused: list[Output] = []
         self._changed = False
-        self.scheduler = self._new_scheduler(config.scheduler_delay_ms / 1000, config.memory_ladder)
+        self.scheduler = self._new_scheduler(config.scheduler_delay_ms / 1000, config.memory_ladder, self._tiers)
 
     def add(self, request: AddRequest) -> None:
         """Queue a request, or refuse it: a refusal comes out of the next `step` as an output with an error."""
@@ -128,7 +132,7 @@ class Engine:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
         self._ranks.tell(Prepare())
         prepare(self._runner, progress)
-        self.scheduler = self._new_scheduler(delay_s=0.0, ladder=False)
+        self.scheduler = self._new_scheduler(delay_s=0.0, ladder=False, tiers=None)
         limits = self._limits
         longest = min(limits.max_model_len, limits.pool_pages * limits.page_size) - 2
         length = max(1, min(self.info.max_num_batched_tokens // WARMUP_SEQUENCES, longest))
@@ -145,9 +149,16 @@ class Engine:
         self._ranks.tell(Reset())
         self._pipeline.reset()
         self._ranks.tell(Serve())
-        self.scheduler = self._new_scheduler(self._config.scheduler_delay_ms / 1000, self._config.memory_ladder)
+        delay_s = self._config.scheduler_delay_ms / 1000
+        self.scheduler = self._new_scheduler(delay_s, self._config.memory_ladder, self._tiers)
 
-    def _new_scheduler(self, delay_s: float, ladder: bool) -> Scheduler:
+    def close(self) -> None:
+        """Write what is on its way to the disk tier, and let another engine have its folder; end the other ranks."""
+        if self._tiers is not None:
+            self._tiers.close()
+        self._ranks.close()
+
+    def _new_scheduler(self, delay_s: float, ladder: bool, tiers: BlockStore | None) -> Scheduler:
         config = self._config
         policy = Policy(
             max_num_batched_tokens=config.max_num_batched_tokens,
@@ -155,10 +166,10 @@ class Engine:
             chunked_prefill=config.chunked_prefill,
             scheduler_delay_s=delay_s,
             halve_for_long_prompts=config.max_num_seqs is None,
-            ladder=Means() if ladder else None,
+            ladder=Means(tiers=self._tiers is not None) if ladder else None,
         )
         pool = BlockPool(self._limits.pool_pages, self._limits.page_size)
-        return Scheduler(pool, self._limits, policy, self._identity, depth=self._pipeline.depth)
+        return Scheduler(pool, self._limits, policy, self._identity, depth=self._pipeline.depth, store=tiers)
 
     def _audit(self) -> None:
         """The whole books once a second, what costs nothing every step. Raises PoolError."""

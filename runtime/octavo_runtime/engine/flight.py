@@ -98,7 +98,7 @@ class Flight:
     def audit(self) -> None:
         """Raise PoolError unless the pool's books and the tables agree and the step planned last writes nothing shared."""
         pool, size = self._life.pool, self._life.pool.page_size
-        pool.audit([*(sequence.pages for sequence in self._life.batch), *self._life.tables.held()])
+        pool.audit([*(sequence.pages for sequence in self._life.batch), *self._life.held()])
         for sequence, run in self._newest.items():
             start = run.start - sequence.evicted
             for place in range(start // size, pool.pages_for(start + run.count)):

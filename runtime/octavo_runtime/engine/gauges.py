@@ -56,5 +56,8 @@ class Gauges:
             degradations_total=list(self._ladder.entered_total),
             preempted_ahead_total=counts.preempted_ahead_total,
             capped_total=counts.capped_total,
+            tiers=life.tiering.stats(),
+            tier_hits_tokens_total=life.tiering.hits_tokens_total,
+            swapped_total=life.tiering.swapped_total,
             step_forecast_ratios=[length / max(1, forecast) for length, forecast in done.lengths],
         )

@@ -1,20 +1,25 @@
 """The life of requests and their sequences: waiting, running, finished, and every way from one to another.
 
-add → WAITING → enter → RUNNING → finish → FINISHED
-          ↑ preempt ↵      ↳ fork: further sequences, running beside it or waiting
+add → WAITING → enter → (FETCHING →) RUNNING → finish → FINISHED
+          ↑ preempt: WAITING or SWAPPED ↵  ↳ fork: further sequences, running beside it or waiting
 abort and the deadline finish a sequence in any state; `leave` is the one way out of the batch. A sequence can leave while steps
 in flight compute for it: nobody takes what they draw, and its pages and its slot return when they are collected. Only those that
 nothing in flight computes for are preempted or forked.
 """
 
 import collections
+import itertools
+import time
+from collections.abc import Callable, Iterator
 
 from octavo_runtime.engine.batch import Batch
 from octavo_runtime.engine.block_pool import BlockPool, Match
+from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.request import Request, Sequence, State, width
 from octavo_runtime.engine.selective import KvBudget
 from octavo_runtime.engine.tables import Tables
+from octavo_runtime.engine.tiering import Tiering
 from octavo_runtime.engine.waiting import WaitingQueue
 from octavo_runtime.messages import AddRequest
 
@@ -22,8 +27,17 @@ from octavo_runtime.messages import AddRequest
 class Lifecycle:
     """`ahead`: whether steps are planned while others are in flight."""
 
-    def __init__(self, pool: BlockPool, slots: int, identity: CacheIdentity | None, ahead: bool = False) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        slots: int,
+        identity: CacheIdentity | None,
+        ahead: bool = False,
+        store: BlockStore | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.pool = pool
+        self.tiering = Tiering(pool, store, clock_s)
         self.tables = Tables(pool, identity, ahead)
         self.waiting = WaitingQueue()
         self.batch = Batch(slots)
@@ -45,11 +59,13 @@ class Lifecycle:
         self.waiting.remove(sequence)
         self.tables.enter(sequence, match)
         self.batch.enter(sequence)
+        self.tiering.fetch(sequence)
 
     def preempt(self, sequence: Sequence) -> None:
-        """Its pages are needed elsewhere: it waits, with its rank and its tokens, and is computed again."""
+        """Its pages are needed elsewhere: it waits, with its rank and its tokens; what no tier keeps is computed again."""
+        swapped = self.tiering.swap(sequence, self.tables.tail(sequence))
         self._leave(sequence)
-        sequence.state = State.WAITING
+        sequence.state = State.SWAPPED if swapped else State.WAITING
         self.waiting.add(sequence)
 
     def fork(self, parents: list[Sequence], first_index: int = 0, replace: bool = False) -> list[Sequence]:
@@ -76,7 +92,7 @@ class Lifecycle:
 
     def finish(self, sequence: Sequence) -> None:
         """In whatever state it is; the request ends with its last sequence."""
-        if sequence.state is State.WAITING:
+        if sequence.state in (State.WAITING, State.SWAPPED):
             self.waiting.remove(sequence)
         else:
             self._leave(sequence)
@@ -100,9 +116,13 @@ class Lifecycle:
         self.batch.fence.collected(step)
         self.tables.collected(step)
 
+    def held(self) -> Iterator[list[int]]:
+        """Pages that no sequence's table has, for steps in flight and for transfers."""
+        return itertools.chain(self.tables.held(), self.tiering.held())
+
     def pages_used(self) -> int:
-        """Pages that sequences refer to: not those that only steps in flight need yet."""
-        held = collections.Counter(page for pages in self.tables.held() for page in pages)
+        """Pages that sequences refer to: not those that only steps in flight and transfers need yet."""
+        held = collections.Counter(page for pages in self.held() for page in pages)
         return self.pool.used - sum(self.pool.references(page) == count for page, count in held.items())
 
     def slots_filled(self, pages_used: int) -> int:
@@ -116,6 +136,8 @@ class Lifecycle:
         return pages_used * page_size - sum(page_size - slots for slots in filled.values())
 
     def _leave(self, sequence: Sequence) -> None:
+        if sequence.state is State.FETCHING:
+            self.tiering.give_up(sequence)
         assert sequence.state is State.RUNNING
         self.batch.leave(sequence)
         self.tables.leave(sequence)

@@ -10,7 +10,9 @@ from octavo_runtime.messages import AddRequest, FinishReason
 
 class State(enum.Enum):
     WAITING = "waiting"
+    FETCHING = "fetching"  # has its slot, and waits for pages from a tier
     RUNNING = "running"
+    SWAPPED = "swapped"  # waits, and left nothing to compute again
     FINISHED = "finished"
 
 
@@ -73,6 +75,7 @@ class Sequence:
         default_factory=list
     )  # of the full pages of `tokens`, as far as they were needed
     slot: int = -1
+    swapped: tuple[bytes, int] | None = None  # the key of the page at its end when it was swapped, and its tokens then
     told_pages: int = 0  # pages of the table that the runner knows; those from here on are new or were replaced
     computed_once: int = 0  # the most that was ever computed: what lies below is recomputed after a preemption
     offered: bool = False  # a beam whose next tokens are known: it has nothing to compute until its siblings' are too

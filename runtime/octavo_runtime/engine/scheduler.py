@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from octavo_runtime.engine.admission import Limits, Queued, capped, kv_budget
 from octavo_runtime.engine.block_pool import BlockPool
+from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.counts import Counts
 from octavo_runtime.engine.deadlines import Deadlines
 from octavo_runtime.engine.entrance import Entrance
@@ -37,6 +38,8 @@ from octavo_runtime.engine.request import Sequence, State
 from octavo_runtime.engine.victim import victim
 from octavo_runtime.engine.waiting import DrainRate
 from octavo_runtime.messages import AddRequest, Output, Stats
+
+TRANSFER_POLL_S = 0.001  # between looks at transfers, when nothing else is to be done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +65,14 @@ class Scheduler:
         identity: CacheIdentity | None = None,
         clock_s: Callable[[], float] = time.monotonic,
         depth: int = 0,
+        store: BlockStore | None = None,
     ) -> None:
         self.pool = pool
         self._limits = limits
         self._policy = policy
         self._clock_s = clock_s
         self._depth = depth
-        self._life = Lifecycle(pool, limits.max_num_seqs, identity, ahead=depth > 0)
+        self._life = Lifecycle(pool, limits.max_num_seqs, identity, depth > 0, store, clock_s)
         self._entrance = Entrance(pool, self._life, limits)
         self._outcome = Outcome(self._life, limits.max_model_len)
         self._deadlines = Deadlines()
@@ -110,7 +114,11 @@ class Scheduler:
         return Queued(len(waiting), waiting.prompt_tokens, retry_after_s, ladder.reason, refuses, cap)
 
     def gathering_s(self) -> float:
-        """How long an idle engine waits yet for more requests to begin with."""
+        """How long there is nothing to do but to wait: for more requests to begin with, or for pages from a tier."""
+        only_transfers = self._life.tiering.busy and not self._flight and not self._going_on()
+        return TRANSFER_POLL_S if only_transfers else self._gathering_s()
+
+    def _gathering_s(self) -> float:
         waiting = self._life.waiting
         if not len(waiting) or len(self._life.batch) or len(waiting) >= self.max_num_seqs:
             return 0.0
@@ -154,8 +162,9 @@ class Scheduler:
         now_s = self._clock_s()
         for request in self._deadlines.take_overdue(now_s):
             self._ended += self._outcome.overdue(request)
+        self._life.tiering.poll()
         self.ladder.look(now_s)
-        if self.gathering_s() > 0 or self._flight.decides:
+        if self._gathering_s() > 0 or self._flight.decides:
             return None
         self._runs, self._lacks_pages = {}, False
         self._preempt_ahead()
@@ -163,14 +172,17 @@ class Scheduler:
         self._plan_decodes()
         if not self._lacks_pages:
             self._plan_prefills()
-        if not self._runs and not self._flight and self._park_beams():
+        if not self._runs and not self._flight and not self._life.tiering.busy and self._park_beams():
             self._admit()
             self._plan_prefills()
+        if not self.has_work:
+            self._life.tiering.rest()
         return self._flight.begin(self._runs) if self._runs and not self._lacks_pages else None
 
     def commit(self, result: StepResult, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Take the oldest step in flight, collected, into the books: what was computed and drawn, who finished."""
         landed = self._flight.land(result)
+        self._life.tiering.computed(landed.counts, busy_s_total)
         self.ladder.stepped(self._clock_s())
         outputs, self._ended = self._ended, []
         for sequence, draw in landed.draws:
@@ -193,7 +205,8 @@ class Scheduler:
 
     def _going_on(self) -> list[Sequence]:
         """Those that run, but for whom a step in flight certainly ends, and for whom is about to yield."""
-        going_on = [one for one in self._life.batch if one not in self.ladder.yielding]
+        running = (one for one in self._life.batch if one.state is State.RUNNING)
+        going_on = [one for one in running if one not in self.ladder.yielding]
         if not self._flight:
             return going_on
         longest = self._limits.max_model_len
@@ -230,9 +243,10 @@ class Scheduler:
 
     def _plan_prefill(self, sequence: Sequence, count: int) -> None:
         """Plan as much as there are pages for; only the first by rank takes pages from others."""
-        count, first = self._life.tables.fit(sequence, count), sequence is self._life.batch.first
+        count = self._life.tables.fit(sequence, count)
         if not count:
             return
+        first = sequence is self._life.batch.first
         if self._policy.chunked_prefill:
             reserved = 0 if first else self.ladder.yielding.reserve * self.pool.page_size
             room = max(0, self._life.tables.room(sequence) - reserved)
@@ -266,6 +280,9 @@ class Scheduler:
                 self._lacks_pages = True
                 return False
             loser = victim(self._life.batch, self._life.tables)
+            if loser is None and self._life.tiering.busy:
+                self._lacks_pages = True
+                return False
             if loser is None:
                 self._ended += self._outcome.outgrown(sequence)
                 return False

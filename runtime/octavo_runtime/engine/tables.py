@@ -140,6 +140,16 @@ class Tables:
         sequence.evicted_before = max(sequence.evicted_before, sequence.evicted)
         sequence.evicted, sequence.weights = 0, {}
 
+    def tail(self, sequence: Sequence) -> tuple[int, bytes] | None:
+        """The page that its computed tokens fill in part, and the key of what it holds; None if there is none, or it is a copy that
+        is not known to be made."""
+        full, offset = divmod(sequence.computed, self._pool.page_size)
+        made = sequence not in self._copies and sequence not in self._copied
+        if not (offset and self._identity and made) or sequence.evicted:
+            return None
+        tokens = sequence.tokens[sequence.computed - offset : sequence.computed]
+        return sequence.pages[full], chain_key(self._parent(sequence, full), tokens)
+
     def own_pages(self, sequence: Sequence) -> int:
         """Pages at the end of its table that nobody else refers to: what leaving would free.
 

@@ -11,6 +11,7 @@ from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.scheduler import Policy, Scheduler
 from octavo_runtime.messages import AddRequest, Output, Sampling, Stats
 from tests.runtime.engine.paper_runner import VOCABULARY, PaperRunner, drawn_token
+from tests.runtime.engine.paper_store import PaperStore
 
 GREEDY = Sampling(temperature=0.0)
 IDENTITY = CacheIdentity(b"weights", "paper", 4, "rope")
@@ -30,6 +31,7 @@ class Paper:
         caching: bool = True,
         draw: Callable[[list[int], int], int] = drawn_token,
         depth: int | None = None,
+        store: PaperStore | None = None,
         **policy: object,
     ) -> None:
         self.limits = Limits(context, pages, page_size, VOCABULARY, seqs, max_queued=1000)
@@ -38,14 +40,19 @@ class Paper:
         identity = IDENTITY if caching else None
         self.depth = DEPTH if depth is None else depth
         pool = BlockPool(pages, page_size)
-        self.scheduler = Scheduler(pool, self.limits, self.policy, identity, lambda: self.now_s, self.depth)
+        self.scheduler = Scheduler(pool, self.limits, self.policy, identity, self.clock_s, self.depth, store)
         self._runner = PaperRunner(page_size, draw)
+        if store is not None:
+            store.runner = self._runner
         self.flying: collections.deque[StepPlan] = collections.deque()  # submitted and not collected
         self.finished: dict[str, Output] = {}  # "id", or "id/index" from the second choice on
         self.tokens: dict[str, list[int]] = {}
         self.cached: dict[str, int] = {}
         self.plans: list[StepPlan] = []
         self.stats = Stats(0, 0, pages, 0, 0, 0, 0, 0, 0, 0, 0.0, 0)
+
+    def clock_s(self) -> float:
+        return self.now_s
 
     def add(self, name: str, prompt: int | list[int], output: int | None = None, **fields: object) -> None:
         """`prompt`: ids, or how many; a number gives each request a prompt of its own."""

@@ -94,6 +94,18 @@ class PaperRunner:
         """By steps that are submitted and not collected."""
         return {page for _, users in self._flying for page in users}
 
+    def read(self, page: int) -> list[tuple[int, ...] | None]:
+        """What its slots hold."""
+        return [self._held.get((page, offset)) for offset in range(self._page_size)]
+
+    def write(self, page: int, contents: list[tuple[int, ...] | None]) -> None:
+        """A transfer writes the page, from its first slot on: nobody may use it in a step in flight."""
+        assert page not in self.pages_in_use, f"page {page} is written by a transfer while a step in flight uses it"
+        for offset, content in enumerate(contents):
+            self._held.pop((page, offset), None)
+            if content is not None:
+                self._held[page, offset] = content
+
     def _users(self, plan: StepPlan) -> Users:
         users: Users = collections.defaultdict(set)
         for run in plan.run:

@@ -1,4 +1,5 @@
-"""Everything at once, in any order: requests with choices, beams, priorities and deadlines come, are ended, run; time passes.
+"""Everything at once, in any order: requests with choices, beams, priorities and deadlines come, are ended, run; time
+passes; tiers keep pages, and spoil some.
 
 After every step the books balance and the gauges tell the truth (the rig audits and looks that each sequence reads its own
 history); in the end nothing is lost or left, and whoever was not ended has the answer that it would have had alone.
@@ -12,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from octavo_runtime.messages import BeamSearch
 from tests.runtime.engine.paper import Paper, alone
+from tests.runtime.engine.paper_store import PaperStore
 
 CONTEXT = 28
 SEQS = 6
@@ -36,10 +38,19 @@ class SchedulerMachine(RuleBasedStateMachine):
         percent=st.sampled_from([30, 100]),
         misled=st.booleans(),
         depth=st.integers(0, 1),
+        polls=st.sampled_from([None, 0, 2]),
     )
-    def start(self, pages: int, caching: bool, percent: int, misled: bool, depth: int) -> None:
+    def start(self, pages: int, caching: bool, percent: int, misled: bool, depth: int, polls: int | None) -> None:
+        self.store = PaperStore(polls) if caching and polls is not None else None
         self.paper = Paper(
-            pages, seqs=SEQS, budget=10, context=CONTEXT, caching=caching, depth=depth, prefill_percent=percent
+            pages,
+            seqs=SEQS,
+            budget=10,
+            context=CONTEXT,
+            caching=caching,
+            depth=depth,
+            store=self.store,
+            prefill_percent=percent,
         )
         if misled:
             self.paper.mislead()
@@ -105,6 +116,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.paper.step()
             self.gauges_tell_the_truth()
+
+    @precondition(lambda self: self.store is not None and self.store.contents)
+    @rule(data=st.data())
+    def spoil(self, data: st.DataObject) -> None:
+        self.store.spoiled.add(data.draw(st.sampled_from(sorted(self.store.contents))))
 
     @rule(seconds=st.sampled_from([0.5, 2.0]))
     def advance(self, seconds: float) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,8 +94,8 @@ def finish(engine: Engine, requests: list[AddRequest]) -> Answers:
     answers = Answers()
     for request in requests:
         engine.add(request)
-    while step(engine, answers):
-        pass
+    while step(engine, answers) or engine.scheduler.gathering_s() > 0:
+        time.sleep(engine.scheduler.gathering_s())  # nothing runs while pages come from a tier
     assert not engine.scheduler.has_work
     assert_idle(engine)
     return answers
