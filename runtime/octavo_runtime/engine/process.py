@@ -4,7 +4,8 @@ Binds a ROUTER socket in the run directory at once, loads and warms the model, t
 as the runner allows, send what the oldest one gave. Requests that arrive while the model loads wait in the socket. The heartbeat
 tells phase and progress from the first moment.
 
-It ends with its parent: a signal from the kernel, and exit code 1 with the reason in the heartbeat when the model cannot be loaded.
+It ends with its parent: a signal from the kernel, and exit code 1 with the reason in the heartbeat when the model cannot be loaded
+or another rank of it has failed.
 """
 
 import gc
@@ -22,6 +23,7 @@ from octavo_runtime.engine.core import Engine
 from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.messages import Abort, AddRequest, Call, FromEngine, Reply, StepOutputs
+from octavo_runtime.model.collectives import RankError
 from octavo_runtime.model.config import ModelError
 
 log = logging.getLogger("octavo.engine")
@@ -40,14 +42,18 @@ def main(config: ServeConfig, reserved: Reservation | None) -> int:
     heartbeat.reset()
     try:
         loop = EngineLoop(config, heartbeat, run_dir / "engine.sock", reserved)
-    except (ModelError, ConfigError) as error:
+    except (ModelError, ConfigError, RankError) as error:
         _tell_why(heartbeat, str(error))
         return 1
     except Exception as error:  # the outermost frame: the API process needs a reason whatever it is
         log.exception("the model could not be loaded")
         _tell_why(heartbeat, f"{type(error).__name__}: {error}")
         return 1
-    loop.run()
+    try:
+        loop.run()
+    except RankError as error:
+        _tell_why(heartbeat, str(error))
+        return 1
     return 0
 
 

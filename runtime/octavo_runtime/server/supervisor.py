@@ -47,7 +47,7 @@ class Supervisor:
             self._client.connect()
             return_code = await asyncio.to_thread(self._process.wait)
             was_up = self._client.info is not None
-            reason = f"the engine process ended ({how_it_ended(return_code)})"
+            reason = f"the engine process ended ({how_it_ended(return_code)}){self._told()}"
             self._client.disconnect("the server is stopping" if self._stopping else reason)
             if self._stopping:
                 return
@@ -55,6 +55,11 @@ class Supervisor:
                 raise EngineStartError(self._why_not_started(reason))
             log.error("%s; starting it again", reason)
             self._restart(reason)
+
+    def _told(self) -> str:
+        """What it left to say of its end while serving."""
+        pulse = self._heartbeat.read()
+        return f": {pulse.reason}" if self._client.info is not None and pulse.phase == "stopped" else ""
 
     def _why_not_started(self, how_it_ended: str) -> str:
         """The engine's own words where it left some; a killed one could not."""
