@@ -3,11 +3,13 @@
 import dataclasses
 import gc
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
 
 from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.engine.ranks.placement import placement
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.server.engine_process import end_engine, start_engine
 from octavo_runtime.server.run_dir import DEFAULT, held_run_dir
@@ -24,7 +26,12 @@ def serve(config: ServeConfig) -> int:
             raise ConfigError(
                 f"the model {config.model_path} does not exist: give the path of a GGUF file or a model folder"
             )
+        placed = placement(config, os.environ)
         with held_run_dir(config.run_dir) as run_dir:
+            if placed.node:
+                from octavo_runtime.cli_follow import follow
+
+                return follow(dataclasses.replace(config, run_dir=str(run_dir)), placed)
             if run_dir != DEFAULT:
                 log.info("drain with: octavo drain --run-dir %s", shlex.quote(str(run_dir)))
             return _serve(dataclasses.replace(config, run_dir=str(run_dir)), run_dir)

@@ -38,22 +38,22 @@ class Engine:
         reserved: Reservation | None = None,
     ) -> None:
         """Load the model. Raises ModelError and ConfigError, see `loading.load`, and RankError where other ranks fail."""
-        self._ranks = lead(config, progress)
+        self.ranks = lead(config, progress)
         try:
             self._load(config, progress, reserved)
         except Exception:
-            self._ranks.close()
+            self.ranks.close()
             raise
 
     def _load(self, config: ServeConfig, progress: Callable[[int], None], reserved: Reservation | None) -> None:
-        ranks = self._ranks if isinstance(self._ranks, Leader) else None
+        ranks = self.ranks if isinstance(self.ranks, Leader) else None
         loaded = load(config, progress, reserved, ranks)
         _check_whole_prompts_fit(config, loaded.max_model_len)
         self._config = config
         self._limits = _limits(config, loaded)
         _check_kv_budget(self._limits)
         max_num_seqs, max_num_tokens = self._limits.max_num_seqs, config.max_num_batched_tokens
-        self._ranks.tell(Begin(max_num_seqs, max_num_tokens))
+        self.ranks.tell(Begin(max_num_seqs, max_num_tokens))
         self._runner = new_runner(loaded, max_num_seqs, max_num_tokens, ranks)
         self._pipeline = Pipeline(self._runner)
         identity = _identity(loaded)
@@ -90,7 +90,7 @@ class Engine:
 
     def plan(self) -> StepPlan | None:
         """The next step to `submit`; None when nothing can run, or not before the oldest step in flight is collected."""
-        self._ranks.check()
+        self.ranks.check()
         if self._pipeline.full:
             return None
         plan = self.scheduler.plan()
@@ -100,13 +100,13 @@ class Engine:
 
     def submit(self, plan: StepPlan) -> None:
         """Start the step that `plan` has just given. Like `plan` and `collect` it raises RankError when a rank has failed."""
-        self._ranks.tell(Step(plan))
+        self.ranks.tell(Step(plan))
         self._pipeline.submit(plan)
 
     def collect(self) -> StepOutputs:
         """Wait for the oldest step in flight: what it gave, and all else that there is to tell."""
         result = self._pipeline.collect()
-        self._ranks.check()
+        self.ranks.check()
         outputs, stats = self.scheduler.commit(result, self._pipeline.busy_s)
         return StepOutputs(result.step, self._take_refused() + outputs, stats)
 
@@ -130,7 +130,7 @@ class Engine:
 
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
-        self._ranks.tell(Prepare())
+        self.ranks.tell(Prepare())
         prepare(self._runner, progress)
         self.scheduler = self._new_scheduler(delay_s=0.0, ladder=False, tiers=None)
         limits = self._limits
@@ -146,9 +146,9 @@ class Engine:
             left -= sum(output.finish_reason is not None for output in outputs.outputs)
             progress(100 * (count - left) // max(1, count))
         self.settle()
-        self._ranks.tell(Reset())
+        self.ranks.tell(Reset())
         self._pipeline.reset()
-        self._ranks.tell(Serve())
+        self.ranks.tell(Serve())
         delay_s = self._config.scheduler_delay_ms / 1000
         self.scheduler = self._new_scheduler(delay_s, self._config.memory_ladder, self._tiers)
 
@@ -156,7 +156,7 @@ class Engine:
         """Write what is on its way to the disk tier, and let another engine have its folder; end the other ranks."""
         if self._tiers is not None:
             self._tiers.close()
-        self._ranks.close()
+        self.ranks.close()
 
     def _new_scheduler(self, delay_s: float, ladder: bool, tiers: BlockStore | None) -> Scheduler:
         config = self._config

@@ -6,6 +6,7 @@ keep. A collective that fails, or that the others do not join in time, is a `Ran
 """
 
 import datetime
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ class Collectives:
         self.rank = rank
         self.size = size
         self.why: Callable[[str], str] = lambda text: text
+        self.count, self.busy_s = 0, 0.0  # collectives so far, and the time in them, waiting for slower ranks included
         self._group = group
         self._tick = tick
 
@@ -78,10 +80,13 @@ class Collectives:
 
     def _run(self, collective: Callable[..., dist.Work], *arguments: object) -> None:
         self._tick()
+        started_s = time.perf_counter()
         try:
             collective(*arguments).wait()
         except RuntimeError as error:
             raise RankError(self.why(f"a collective of rank {self.rank} of {self.size} failed: {error}")) from error
+        self.count += 1
+        self.busy_s += time.perf_counter() - started_s
 
 
 def gloo_group(store: Store, rank: int, size: int, host: str) -> Any:

@@ -5,16 +5,23 @@ import logging
 import socket
 import sys
 import threading
+from typing import Protocol
 
-from octavo_runtime.server.probes import PATHS, ProbeAnswer, Probes
+from octavo_runtime.server.probes import PATHS, ProbeAnswer
 
 log = logging.getLogger(__name__)
+
+
+class Answering(Protocol):
+    def answer(self, path: str) -> ProbeAnswer | None:
+        """None for a path that is not there."""
+        ...
 
 
 class HealthServer:
     """Serves `PATHS` until `stop`."""
 
-    def __init__(self, host: str, port: int, probes: Probes) -> None:
+    def __init__(self, host: str, port: int, probes: Answering) -> None:
         """Binds at once; raises OSError where the port is taken."""
         server = _ThreadingServer6 if ":" in host else _ThreadingServer
         self._server = server((host, port), _handler_of(probes))
@@ -46,7 +53,7 @@ def _text(status: int, text: str) -> ProbeAnswer:
     return ProbeAnswer(status, "text/plain; charset=utf-8", text.encode() + b"\n")
 
 
-def _handler_of(probes: Probes) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler_of(probes: Answering) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         error_message_format = "%(code)d %(message)s\n"  # for what the library refuses itself, instead of HTML

@@ -7,7 +7,6 @@ RankError with that reason.
 
 import os
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from octavo_runtime.engine.ranks import orders
 from octavo_runtime.engine.ranks.membership import Alone
 from octavo_runtime.engine.ranks.orders import Agreed, Order
 from octavo_runtime.engine.ranks.placement import Placement, placement
-from octavo_runtime.engine.ranks.processes import end_ranks, how_it_ended, start_rank
+from octavo_runtime.engine.ranks.processes import end_ranks, how_it_ended, ranks_folder, start_rank
 from octavo_runtime.engine.ranks.rendezvous import PATIENCE_S, join, open_store, own_address
 from octavo_runtime.engine.ranks.ring import RingWriter
 from octavo_runtime.engine.ranks.verdict import hung, last_step
@@ -61,7 +60,7 @@ class Leader:
         self.device = device
         self._progress = progress
         host = own_address(placed)
-        self._folder = tempfile.TemporaryDirectory(prefix="ranks-", dir=config.run_dir)
+        self._folder = ranks_folder(config)
         self._failure: str | None = None
         self._failed = threading.Event()
         self._closing = threading.Event()

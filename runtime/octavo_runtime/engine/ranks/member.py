@@ -15,6 +15,7 @@ from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.ranks import orders
 from octavo_runtime.engine.ranks.orders import Agreed, Begin, Order, Prepare, Reset, Serve, Step
 from octavo_runtime.engine.ranks.placement import Placement, placement
+from octavo_runtime.engine.ranks.processes import CANNOT_START
 from octavo_runtime.engine.ranks.rendezvous import join, open_store
 from octavo_runtime.engine.ranks.ring import RingClosedError, RingReader
 from octavo_runtime.engine.ranks.wire import MemberWire
@@ -26,7 +27,6 @@ from octavo_runtime.model.config import ModelError
 log = logging.getLogger("octavo.engine")
 
 _STDIN = 0
-CANNOT_START = 2  # the exit code for what another try would not change
 
 
 def main(config: ServeConfig, rank: int, folder: Path) -> int:

@@ -3,13 +3,25 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from octavo_runtime.config import ServeConfig
+
+CANNOT_START = 2  # the exit code of a rank for what another try would not change
+
+
+def ranks_folder(config: ServeConfig) -> "tempfile.TemporaryDirectory[str]":
+    """A new folder for what the ranks of this node share; what a killed process left in our run directory is removed."""
+    if config.run_dir is not None:
+        for left in Path(config.run_dir).glob("ranks-*"):
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix="ranks-", dir=config.run_dir)
 
 
 def start_rank(config: ServeConfig, rank: int, folder: Path) -> "subprocess.Popen[bytes]":

@@ -52,6 +52,7 @@ def open_store(placement: Placement, rank: int, folder: Path) -> Store:
 def join(store: Store, placement: Placement, rank: int, device: torch.device, tick: Callable[[], None]) -> Collectives:
     """Waits for all ranks."""
     if device.type == "cuda":
+        torch.cuda.set_device(device)
         group = nccl_group(store, rank, placement.size)
     else:
         group = gloo_group(store, rank, placement.size, own_address(placement))

@@ -78,6 +78,7 @@ def _tell(leader: str, word: OwnWord) -> None:
     talk = _connected(zmq.Context.instance(), zmq.DEALER, leader, RANK_PORT)
     heard_at_s = float("inf")
     while time.monotonic() - heard_at_s < SILENT_AFTER_S:
+        word.lives()
         talk.send(msgspec.msgpack.encode(word.read()))
         time.sleep(TELL_EVERY_S)
         while talk.poll(0):

@@ -10,15 +10,16 @@ import os
 import time
 from pathlib import Path
 
-_NUMBERS = 8
-_REASON_BYTES = 448
+_NUMBERS = 9
+_REASON_BYTES = 440
 _RECORD = 8 * _NUMBERS + _REASON_BYTES
-_PID, _STEP, _COLLECTIVES, _MEETING, _VALUE, _SERVING, _AT_NS, _REASON = range(_NUMBERS)
+_PID, _STEP, _COLLECTIVES, _MEETING, _VALUE, _SERVING, _AT_NS, _TOLD_NS, _REASON = range(_NUMBERS)
 
 
 @dataclasses.dataclass(frozen=True)
 class RankWord:
-    """`collectives`: how many it has begun, `at_s` when the last; `meeting`: how many it has come to, with `value`."""
+    """`collectives`: how many it has begun, `at_s` when the last; `meeting`: how many it has come to, with `value`; `told_at_s`: when
+    it last told rank 0 on another node that it lives."""
 
     rank: int
     pid: int = 0
@@ -28,6 +29,7 @@ class RankWord:
     value: int = 0
     serving: bool = False
     at_s: float = 0.0
+    told_at_s: float = 0.0
     reason: str = ""  # of its end, where it could tell
 
 
@@ -61,6 +63,7 @@ class Words:
             value=numbers[_VALUE],
             serving=bool(numbers[_SERVING]),
             at_s=numbers[_AT_NS] / 1e9,
+            told_at_s=numbers[_TOLD_NS] / 1e9,
             reason=reason,
         )
 
@@ -116,6 +119,10 @@ class OwnWord:
         self._numbers[_VALUE] = value
         self._numbers[_MEETING] += 1
         return self._numbers[_MEETING]
+
+    def lives(self) -> None:
+        """It tells rank 0 on another node so."""
+        self._numbers[_TOLD_NS] = time.monotonic_ns()
 
     def serve(self) -> None:
         """Loading and warming are over."""

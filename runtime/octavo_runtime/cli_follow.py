@@ -1,0 +1,92 @@
+"""`octavo serve` on a node other than 0: keeps this node's ranks running, which node 0's engine leads.
+
+There is no API here; the health port answers `/live` alone. When a rank ends, the others of this node are ended with it: node 0's
+engine does the same, starts again, and the new ranks here wait for it. Standard library and our own torch-free modules only.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.engine.ranks.placement import Placement
+from octavo_runtime.engine.ranks.processes import CANNOT_START, end_ranks, how_it_ended, ranks_folder, start_rank
+from octavo_runtime.engine.ranks.words import Words
+from octavo_runtime.server.health_server import HealthServer
+from octavo_runtime.server.probes import ProbeAnswer
+
+log = logging.getLogger("octavo")
+
+_LOOK_EVERY_S = 0.2
+_PAUSE_S = 1.0  # before ranks are started again
+_SILENT_AFTER_S = 15.0  # a rank's own thread tells every second that it lives
+
+
+def follow(config: ServeConfig, placed: Placement) -> int:
+    """Until a signal, or until a rank says that it cannot start; the exit code. Raises ConfigError."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        health = HealthServer(config.host, config.health_port, FollowerProbes(placed))
+    except OSError as error:
+        raise ConfigError(
+            f"--health-port {config.health_port}: {error.strerror}; give another --health-port"
+        ) from error
+    health.start()
+    ranks = f"ranks {placed.ranks_here.start} to {placed.ranks_here.stop - 1}"
+    log.info("node %d of %d: %s of %d, led by %s", placed.node, placed.nodes, ranks, placed.size, placed.leader)
+    try:
+        while not stop.is_set():
+            why, again = _run_ranks(config, placed, stop)
+            if why is None:
+                break
+            log.error("%s", why)
+            if not again:
+                return 1
+            stop.wait(_PAUSE_S)
+    finally:
+        health.stop()
+    return 0
+
+
+def _run_ranks(config: ServeConfig, placed: Placement, stop: threading.Event) -> tuple[str | None, bool]:
+    """Run this node's ranks until one of them ends, or to the signal; → why, None for a signal, and whether to try again."""
+    with ranks_folder(config) as folder:
+        words = Words(Path(folder) / "words", placed.size)
+        processes = {rank: start_rank(config, rank, Path(folder)) for rank in placed.ranks_here}
+        try:
+            while not stop.wait(_LOOK_EVERY_S):
+                failed = _failed(processes, words)
+                if failed is not None:
+                    return failed
+            return None, False
+        finally:
+            end_ranks(list(processes.values()))
+            words.close()
+
+
+def _failed(processes: Mapping[int, "subprocess.Popen[bytes]"], words: Words) -> tuple[str, bool] | None:
+    for rank, process in processes.items():
+        code, word = process.poll(), words.read(rank)
+        if code is not None:
+            told = f": {word.reason}" if word.reason else ""
+            return f"rank {rank} ended ({how_it_ended(code)}){told}", code != CANNOT_START
+        if word.told_at_s and time.monotonic() - word.told_at_s > _SILENT_AFTER_S:
+            return f"rank {rank} hangs; its last step was {word.step}", True
+    return None
+
+
+class FollowerProbes:
+    """What the health port of such a node answers."""
+
+    def __init__(self, placed: Placement) -> None:
+        self._text = f"node {placed.node} of {placed.nodes}, process {os.getpid()}: its ranks follow {placed.leader}\n"
+
+    def answer(self, path: str) -> ProbeAnswer | None:
+        return ProbeAnswer(200, "text/plain; charset=utf-8", self._text.encode()) if path == "/live" else None
