@@ -17,7 +17,6 @@ from octavo_kernels import reference_paged
 KvKind = Literal["dense", "int8", "fp8"]
 KV_KINDS: tuple[KvKind, ...] = get_args(KvKind)
 
-_MOST_INT8 = 127.0
 _SCALE_BYTES = torch.float16.itemsize
 
 
@@ -60,17 +59,14 @@ def token_bytes(kind: KvKind, head_dim: int, dtype: torch.dtype) -> int:
 def encode(x: Tensor, kind: KvKind) -> tuple[Tensor, Tensor]:
     """x `[..., D]` → codes uint8 `[..., D]`, scales fp16 `[...]`. What is beyond a scale's range saturates, NaN counts as 0."""
     assert kind != "dense"
-    if kind == "fp8":
-        scales = reference_paged.token_scales(x)
-        return reference_paged.encode_e4m3(x.float() * (1.0 / scales.float()).unsqueeze(-1)), scales
-    wide = x.float().nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
-    scales = (wide.abs().amax(-1) * (1 / _MOST_INT8)).clamp(2.0**-14, 65504.0).half()
-    codes = (wide * (1.0 / scales.float()).unsqueeze(-1)).clamp(-_MOST_INT8, _MOST_INT8).round()
-    return codes.to(torch.int8).view(torch.uint8), scales
+    integers = kind == "int8"
+    scales = reference_paged.token_scales(x, reference_paged.INT8_MAX if integers else reference_paged.E4M3_MAX)
+    codes = x.float() * (1.0 / scales.float()).unsqueeze(-1)
+    return reference_paged.encode_int8(codes) if integers else reference_paged.encode_e4m3(codes), scales
 
 
 def decode(codes: Tensor, scales: Tensor, kind: KvKind) -> Tensor:
     """fp32 `[..., D]` of codes uint8 `[..., D]` and scales `[...]`."""
     assert kind != "dense"
-    wide = reference_paged.decode_e4m3(codes) if kind == "fp8" else codes.view(torch.int8).float()
+    wide = reference_paged.decode_int8(codes) if kind == "int8" else reference_paged.decode_e4m3(codes)
     return wide * scales.float().unsqueeze(-1)

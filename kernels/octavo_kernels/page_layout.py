@@ -1,11 +1,12 @@
 """What the bytes of a KV page mean to the kernels of a GPU.
 
 A page holds, for each KV head, the keys of all its slots and then their values: `[Hkv][K | V][page_size][D]`. One head's keys
-of one page are one run of memory, and so are its values: what a program that works on one KV head reads. Three formats:
+of one page are one run of memory, and so are its values: what a program that works on one KV head reads. Four formats:
 
 - `dense`: values of the model's type.
 - `fp8_head`: e4m3 bytes; x = byte · scale of its head, a constant that comes with the checkpoint (fp32 `[2, Hkv]`).
 - `fp8_token`: e4m3 bytes; x = byte · scale of its token and head, fp16, in the page behind the values: `[Hkv][K | V][page_size]`.
+- `int8_token`: the same with int8 bytes.
 
 Scales of a token are written with it and never change, so a page may be shared, copied and moved as bytes.
 """
@@ -16,7 +17,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-KvFormat = Literal["dense", "fp8_head", "fp8_token"]
+KvFormat = Literal["dense", "fp8_head", "fp8_token", "int8_token"]
+TOKEN_SCALED = ("fp8_token", "int8_token")
 
 # Pages begin where a vector load may; kernels that move whole pages count in words of 8 bytes.
 ALIGNMENT_BYTES = 16
@@ -50,7 +52,7 @@ class PageLayout:
 
     @property
     def page_bytes(self) -> int:
-        scales = 2 * self.kv_heads * self.page_size * torch.float16.itemsize if self.format == "fp8_token" else 0
+        scales = 2 * self.kv_heads * self.page_size * torch.float16.itemsize if self.format in TOKEN_SCALED else 0
         return -(-(self.scales_begin_bytes + scales) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
     def values(self, kv_layer: Tensor) -> Tensor:
@@ -60,7 +62,7 @@ class PageLayout:
 
     def scales(self, kv_layer: Tensor) -> Tensor | None:
         """The layer as fp16 `[pages, …]`, where pages have scales of their own."""
-        return kv_layer.view(torch.float16) if self.format == "fp8_token" else None
+        return kv_layer.view(torch.float16) if self.format in TOKEN_SCALED else None
 
     def _check(self, kv_layer: Tensor) -> None:
         if kv_layer.dtype != torch.uint8 or kv_layer.dim() != 2 or kv_layer.stride(1) != 1:

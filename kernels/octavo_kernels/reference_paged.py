@@ -6,10 +6,10 @@ What runs without a GPU is `reference.py`; this is what kernels over 8-bit pages
 import torch
 from torch import Tensor
 
-from octavo_kernels.page_layout import PageLayout
+from octavo_kernels.page_layout import TOKEN_SCALED, PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 
-E4M3_MAX = 448.0
+E4M3_MAX, INT8_MAX = 448.0, 127.0
 
 
 def encode_e4m3(x: Tensor) -> Tensor:
@@ -22,10 +22,20 @@ def decode_e4m3(code: Tensor) -> Tensor:
     return code.view(torch.float8_e4m3fn).float()
 
 
-def token_scales(x: Tensor) -> Tensor:
-    """x `[..., D]` → fp16 `[...]`: the largest magnitude becomes 448; a normal number whatever x is."""
+def encode_int8(x: Tensor) -> Tensor:
+    """To the nearest integer, ties to even, as its byte; beyond ±127 saturated, NaN as 0."""
+    return x.float().nan_to_num(nan=0.0).clamp(-INT8_MAX, INT8_MAX).round().to(torch.int8).view(torch.uint8)
+
+
+def decode_int8(code: Tensor) -> Tensor:
+    """uint8 → fp32."""
+    return code.view(torch.int8).float()
+
+
+def token_scales(x: Tensor, greatest_code: float) -> Tensor:
+    """x `[..., D]` → fp16 `[...]`: the largest magnitude becomes `greatest_code`; a normal number whatever x is."""
     largest = x.float().abs().nan_to_num(nan=0.0, posinf=torch.inf).amax(-1)
-    return (largest * (1 / E4M3_MAX)).clamp(2.0**-14, 65504.0).half()
+    return (largest * (1 / greatest_code)).clamp(2.0**-14, 65504.0).half()
 
 
 def write_kv(
@@ -37,19 +47,24 @@ def write_kv(
         if layout.format == "dense":
             _values(kv_layer, layout)[page, :, half, slot] = x
             continue
-        scale = token_scales(x)
+        integers = layout.format == "int8_token"
+        scale = token_scales(x, INT8_MAX if integers else E4M3_MAX)
         if head_scales is not None:
             scale = head_scales[half].expand(len(x), -1)
         else:
             _scales(kv_layer, layout)[page, :, half, slot] = scale
-        _values(kv_layer, layout)[page, :, half, slot] = encode_e4m3(x.float() * (1.0 / scale.float()).unsqueeze(-1))
+        encode = encode_int8 if integers else encode_e4m3
+        _values(kv_layer, layout)[page, :, half, slot] = encode(x.float() * (1.0 / scale.float()).unsqueeze(-1))
 
 
 def read_kv(kv_layer: Tensor, pages: Tensor, layout: PageLayout, head_scales: Tensor | None = None) -> Tensor:
     """The slots of `pages` `[P]` in order, dequantised: fp32 `[K | V, P · page_size, Hkv, D]`."""
     stored = _values(kv_layer, layout)[pages]  # [P, Hkv, 2, page_size, D]
-    x = stored.float() if layout.format == "dense" else decode_e4m3(stored)
-    if layout.format == "fp8_token":
+    if layout.format == "dense":
+        x = stored.float()
+    else:
+        x = decode_int8(stored) if layout.format == "int8_token" else decode_e4m3(stored)
+    if layout.format in TOKEN_SCALED:
         x = x * _scales(kv_layer, layout)[pages].float().unsqueeze(-1)
     elif head_scales is not None:
         x = x * head_scales.t()[None, :, :, None, None]

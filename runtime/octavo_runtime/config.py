@@ -134,7 +134,7 @@ class ServeConfig:
     kv_cache_dtype: str = option(
         "auto",
         "what keys and values are kept as; auto: the model's type; int8 and fp8 (e4m3): 8 bits, a scale for each token and head, "
-        "twice the tokens in the same memory (GPUs: fp8 only)",
+        "twice the tokens in the same memory (GPUs: one type for both)",
         choices=KV_CACHE_DTYPES,
     )
     kv_cache_dtype_v: str = option(
@@ -209,6 +209,17 @@ class ServeConfig:
         False,
         "let the memory ladder lower precision where nothing else helps: 8-bit KV and eviction for new requests",
         parse_switch,
+    )
+    kv_guard_percent: int | None = option(
+        None,
+        "of greedy requests that --allow-lossy has kept in 8 bits, how many in a hundred are compared with the full KV format "
+        "(default: none)",
+        parse_percent,
+    )
+    kv_guard_limit: int = option(
+        90,
+        "percent of the compared tokens that must be the same, or no more requests are kept in 8 bits",
+        parse_percent,
     )
     audit: bool = option(
         False, "check the KV cache's books while serving; an error in them ends the engine", parse_switch

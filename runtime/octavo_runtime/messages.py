@@ -124,6 +124,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     chunked_prefill: bool
     batch_invariant: bool
     scheduler_delay_ms: float
+    kv_cache_dtype: str = ""  # what keys and values are kept as, "/" between them where they differ
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply"):
@@ -210,6 +211,8 @@ class Stats(msgspec.Struct, frozen=True):
     degradations_total: list[int] = []  # how often each level of `LADDER` was climbed to
     preempted_ahead_total: int = 0  # of the preemptions, those before pages lacked
     capped_total: int = 0  # requests whose length the ladder capped
+    guard_compared_total: int = 0  # tokens of requests in 8 bits, compared with the full KV format
+    guard_same_total: int = 0  # of these, those that it gives too
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):

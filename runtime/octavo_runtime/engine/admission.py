@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 
-from octavo_runtime.engine.request import beam_offers, width
+from octavo_runtime.engine.request import NARROW_FACTOR, beam_offers, width
 from octavo_runtime.engine.selective import LEAST_PAGES, KvBudget, least_tokens
 from octavo_runtime.messages import MOST_LENGTH_PENALTY, AddRequest, ErrorInfo
 
@@ -37,12 +37,12 @@ class Queued:
     length_cap: int | None = None  # tokens, prompt and output together
 
 
-def kv_budget(request: AddRequest, limits: Limits) -> KvBudget | None:
+def kv_budget(request: AddRequest, limits: Limits, narrow: bool = False) -> KvBudget | None:
     """What each of its sequences may hold; None where that is all, or would never be less. Beams hold their whole history."""
     wanted = [tokens for tokens in (request.kv_budget_tokens, limits.kv_budget_tokens) if tokens is not None]
     if not wanted or request.beam is not None:
         return None
-    budget = KvBudget.of_tokens(min(wanted), limits.page_size)
+    budget = KvBudget.of_tokens(min(wanted), limits.page_size * (NARROW_FACTOR if narrow else 1))
     longest = limits.max_model_len
     if request.max_tokens is not None:
         longest = min(longest, len(request.prompt_ids) + request.max_tokens)

@@ -94,4 +94,5 @@ def _new_slot(sequence: Sequence) -> NewSlot:
         top=beam_offers(asked) if asked.beam else 0,
         evicted=sequence.evicted,
         weigh=sequence.request.kv_budget is not None,
+        narrow=sequence.request.narrow,
     )

@@ -36,6 +36,8 @@ class BlockPool:
         self._cached: collections.OrderedDict[int, None] = collections.OrderedDict()  # longest unused first
         self._references = [0] * (total + 1)
         self._used = 0
+        self._factors = [1] * (total + 1)  # of the tokens that a page was last written for
+        self._reformed: set[int] = set()  # pages that are written in another form than before
         self._index = PrefixIndex()
         self.demote: Callable[[list[tuple[int, bytes]]], None] | None = None
 
@@ -56,9 +58,27 @@ class BlockPool:
     def references(self, page: int) -> int:
         return self._references[page]
 
-    def pages_for(self, tokens: int) -> int:
-        """Pages that hold `tokens` slots."""
-        return -(-tokens // self.page_size)
+    def pages_for(self, tokens: int, factor: int = 1) -> int:
+        """Pages that hold `tokens` slots, `factor` times `page_size` of them each."""
+        return -(-tokens // (self.page_size * factor))
+
+    def reform(self, pages: Iterable[int], factor: int) -> None:
+        """These are about to be written by slots, in the form of pages with `factor` times the tokens."""
+        changed = {page for page in pages if self._factors[page] != factor}
+        self._reformed |= changed
+        for page in changed:
+            self._factors[page] = factor
+
+    def overwrite(self, pages: Iterable[int], factor: int) -> None:
+        """These are written as wholes, with what has that form; 0: it is not known yet."""
+        for page in pages:
+            self._factors[page] = factor
+            self._reformed.discard(page)
+
+    def take_reformed(self) -> list[int]:
+        """Pages whose bytes must not be taken for numbers of their new form: to be zeroed before the next step writes slots."""
+        reformed, self._reformed = sorted(self._reformed), set()
+        return reformed
 
     def take(self, count: int) -> list[int] | None:
         """`count` pages with one reference each, or None (and nothing taken) if fewer are free. Blank ones go first."""
@@ -101,7 +121,11 @@ class BlockPool:
     def coldest(self, count: int) -> list[tuple[int, bytes]]:
         """Of the `count` pages that would be reused next, those that are full, with the keys of what they hold."""
         pages = itertools.islice(self._cached, max(0, count))
-        return [(page, self._index.key(page)) for page in pages if self._index.filled(page) == self.page_size]
+        return [
+            (page, self._index.key(page))
+            for page in pages
+            if self._index.filled(page) == self.page_size * self._factors[page]
+        ]
 
     def filled(self, page: int) -> int:
         """Slots whose content can be found; 0 for a page that is not named."""
@@ -120,12 +144,13 @@ class BlockPool:
         """Let a page not be found any more."""
         self._index.forget(page)
 
-    def match(self, root: bytes, keys: Sequence[bytes], tokens: Sequence[int], most: int) -> Match:
-        """The longest cached beginning of `tokens`, of at most `most`; its full pages have the chain `keys`.
+    def match(self, root: bytes, keys: Sequence[bytes], tokens: Sequence[int], most: int, factor: int = 1) -> Match:
+        """The longest cached beginning of `tokens`, of at most `most`; its full pages, of `factor` times the pool's tokens, have
+        the chain `keys`.
 
         Nothing is taken yet: see `share`.
         """
-        size = self.page_size
+        size = self.page_size * factor
         pages: list[int] = []
         parent = root
         for key in keys[: most // size]:

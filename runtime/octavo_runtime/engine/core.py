@@ -7,6 +7,7 @@ from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
 from octavo_runtime.engine.admission import Limits, refusal
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.block_store import BlockStore
+from octavo_runtime.engine.kv_forms import kv_dtype_name
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
@@ -51,6 +52,7 @@ class Engine:
         _check_whole_prompts_fit(config, loaded.max_model_len)
         self._config = config
         self._limits = _limits(config, loaded)
+        self._narrows = len(loaded.forms) > 1
         _check_kv_budget(self._limits)
         max_num_seqs, max_num_tokens = self._limits.max_num_seqs, config.max_num_batched_tokens
         self.ranks.tell(Begin(max_num_seqs, max_num_tokens))
@@ -166,7 +168,9 @@ class Engine:
             chunked_prefill=config.chunked_prefill,
             scheduler_delay_s=delay_s,
             halve_for_long_prompts=config.max_num_seqs is None,
-            ladder=Means(tiers=self._tiers is not None) if ladder else None,
+            kv_guard_percent=config.kv_guard_percent,
+            kv_guard_limit=config.kv_guard_limit,
+            ladder=Means(tiers=self._tiers is not None, lossy=self._narrows) if ladder else None,
         )
         pool = BlockPool(self._limits.pool_pages, self._limits.page_size)
         return Scheduler(pool, self._limits, policy, self._identity, depth=self._pipeline.depth, store=tiers)
@@ -254,4 +258,5 @@ def _info(config: ServeConfig, loaded: LoadedModel, max_num_seqs: int) -> Engine
         chunked_prefill=config.chunked_prefill,
         batch_invariant=config.batch_invariant,
         scheduler_delay_ms=config.scheduler_delay_ms,
+        kv_cache_dtype=kv_dtype_name(loaded.forms[0], loaded.dtype),
     )

@@ -33,6 +33,10 @@ class Counts:
             f"length_cap: at most {request.asked.max_tokens:,} tokens instead of {had}, memory pressure level {level}"
         )
 
+    def narrowed(self, request: Request, level: int) -> None:
+        """A new request's keys and values are kept in 8 bits."""
+        request.degraded.append(f"lossy: keys and values kept in 8 bits, memory pressure level {level}")
+
     def preempted_ahead(self, sequence: Sequence) -> None:
         """It yields before pages lack: `preempted` follows."""
         self.preempted_ahead_total += 1

@@ -14,6 +14,7 @@ from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.cpu_attention import CpuBackend
 from octavo_runtime.model.cpu_compute import CpuCompute
 from octavo_runtime.model.linear import Linear, TiledLinear
+from octavo_runtime.model.mixed_attention import MixedBackend
 from octavo_runtime.model.tiled_attention import TiledBackend
 from octavo_runtime.model.torch_compute import TorchCompute
 
@@ -35,7 +36,9 @@ class CpuModel:
     def backend(self, shape: AttentionShape) -> AttentionBackend:
         if self.kernels is not None:
             return CpuBackend(shape, self.kernels)
-        return TiledBackend(shape) if self.batch_invariant else ReferenceBackend(shape)
+        kind = TiledBackend if self.batch_invariant else ReferenceBackend
+        shapes = [dataclasses.replace(shape, page_size=form.page_size, forms=(form,)) for form in shape.kv_forms]
+        return kind(shape) if len(shapes) == 1 else MixedBackend([kind(one) for one in shapes])
 
 
 def choose(config: ServeConfig, model: ModelConfig, page_size: int, threads: int) -> CpuModel:

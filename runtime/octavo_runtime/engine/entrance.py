@@ -59,7 +59,10 @@ class Entrance:
         """Whether all that it has to compute finds free pages now; alone, whoever was not refused may enter."""
         pool = self._pool
         shared = sum(pool.references(page) > 0 for page in match.pages)
-        return not len(self._life.batch) or pool.pages_for(sequence.length) - shared + reserve <= pool.free
+        return (
+            not len(self._life.batch)
+            or pool.pages_for(sequence.length, sequence.page_factor) - shared + reserve <= pool.free
+        )
 
     def _may_pass(self, sequence: Sequence, head: Sequence) -> bool:
         if head.passed_by >= PASSED_BY_MOST:
@@ -74,13 +77,12 @@ class Entrance:
 
     def _computed_beside(self, sequence: Sequence, match: Match) -> bool:
         """Whether the page that it lacks first is just being computed by one that runs: it waits for that page instead."""
-        at = match.tokens // self._pool.page_size
-        if at >= len(sequence.keys) or (at + 1) * self._pool.page_size >= len(sequence.tokens):
+        size = self._pool.page_size * sequence.page_factor
+        at = match.tokens // size
+        if at >= len(sequence.keys) or (at + 1) * size >= len(sequence.tokens):
             return False
         return any(
-            other.computed < (at + 1) * self._pool.page_size
-            and at < len(other.keys)
-            and other.keys[at] == sequence.keys[at]
+            other.computed < (at + 1) * size and at < len(other.keys) and other.keys[at] == sequence.keys[at]
             for other in self._life.batch
         )
 

@@ -65,6 +65,7 @@ class Flight:
             copies=copies,
             transfers=[],
             evicted=differences.evicted,
+            reformed=self._life.pool.take_reformed(),
         )
 
     def land(self, result: StepResult) -> Landed:
@@ -97,10 +98,10 @@ class Flight:
 
     def audit(self) -> None:
         """Raise PoolError unless the pool's books and the tables agree and the step planned last writes nothing shared."""
-        pool, size = self._life.pool, self._life.pool.page_size
+        pool = self._life.pool
         pool.audit([*(sequence.pages for sequence in self._life.batch), *self._life.held()])
         for sequence, run in self._newest.items():
-            start = run.start - sequence.evicted
-            for place in range(start // size, pool.pages_for(start + run.count)):
+            start, size = run.start - sequence.evicted, pool.page_size * sequence.page_factor
+            for place in range(start // size, pool.pages_for(start + run.count, sequence.page_factor)):
                 if not pool.writable(sequence.pages[place], max(0, start - place * size)):
                     raise PoolError(f"page {sequence.pages[place]} would be written while others read it")

@@ -53,6 +53,7 @@ class Demand(NamedTuple):
     table_pages: int
     own_pages: int
     remaining: int  # tokens that it will grow by
+    page_factor: int = 1  # its pages hold so many times the pool's tokens of a page
 
 
 def peak_pages(shared_pages: int, demands: Sequence[Demand], page_size: int) -> int:
@@ -64,8 +65,10 @@ def peak_pages(shared_pages: int, demands: Sequence[Demand], page_size: int) -> 
     if not demands:
         return shared_pages
     table = np.array(sorted(demands, key=_longest_first), dtype=np.int64)
-    length, table_pages, own_pages, remaining = table.T
-    grown = -(-(length + remaining[:, None]) // page_size)  # [k, i]: pages of sequence i just before the k-th ends
+    length, table_pages, own_pages, remaining, factor = table.T
+    grown = -(
+        -(length + remaining[:, None]) // (page_size * factor)
+    )  # [k, i]: pages of sequence i just before the k-th ends
     held = own_pages + np.maximum(grown - table_pages, 0)
     return shared_pages + int(np.tril(held).sum(axis=1).max())
 

@@ -6,6 +6,7 @@ from octavo_runtime.engine.counts import Counts
 from octavo_runtime.engine.ladder import Ladder
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.peak_admission import PeakAdmission
+from octavo_runtime.engine.quality_guard import QualityGuard
 from octavo_runtime.messages import Stats
 
 
@@ -21,10 +22,13 @@ class Done:
 
 
 class Gauges:
-    def __init__(self, life: Lifecycle, peak: PeakAdmission, counts: Counts, ladder: Ladder) -> None:
+    def __init__(
+        self, life: Lifecycle, peak: PeakAdmission, counts: Counts, ladder: Ladder, guard: QualityGuard
+    ) -> None:
         self._life = life
         self._peak = peak
         self._ladder = ladder
+        self._guard = guard
         self._counts = counts
 
     def stats(self, done: Done, max_num_seqs: int, now_s: float, busy_s_total: float) -> Stats:
@@ -59,5 +63,7 @@ class Gauges:
             tiers=life.tiering.stats(),
             tier_hits_tokens_total=life.tiering.hits_tokens_total,
             swapped_total=life.tiering.swapped_total,
+            guard_compared_total=self._guard.compared_total,
+            guard_same_total=self._guard.same_total,
             step_forecast_ratios=[length / max(1, forecast) for length, forecast in done.lengths],
         )

@@ -127,6 +127,10 @@ class Ladder:
     def _needed_soon(self) -> int:
         """Pages that those who run will take within a second: the rest of their prompts, and a page for so many tokens drawn."""
         pool, batch = self._life.pool, self._life.batch
-        prompts = sum(pool.pages_for(one.length) - pool.pages_for(one.submitted) for one in batch if one.uncomputed > 1)
+        prompts = sum(
+            pool.pages_for(one.length, one.page_factor) - pool.pages_for(one.submitted, one.page_factor)
+            for one in batch
+            if one.uncomputed > 1
+        )
         steps_per_s = 1.0 / self._step_s if self._step_s else 0.0
         return prompts + int(len(batch) * steps_per_s / pool.page_size)

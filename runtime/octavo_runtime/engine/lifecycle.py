@@ -44,10 +44,19 @@ class Lifecycle:
         self.requests: dict[str, Request] = {}
         self._arrivals = 0
 
-    def add(self, asked: AddRequest, now_s: float, forecast_output: int, kv_budget: KvBudget | None = None) -> Request:
+    def add(
+        self,
+        asked: AddRequest,
+        now_s: float,
+        forecast_output: int,
+        kv_budget: KvBudget | None = None,
+        narrow: bool = False,
+    ) -> Request:
         self._arrivals += 1
-        root = self.tables.root(asked)
-        request = Request(asked, self._arrivals, now_s, root, forecast_output=forecast_output, kv_budget=kv_budget)
+        root = self.tables.root(asked, narrow)
+        request = Request(
+            asked, self._arrivals, now_s, root, forecast_output=forecast_output, kv_budget=kv_budget, narrow=narrow
+        )
         self.requests[asked.id] = request
         first = Sequence(request, 0, list(asked.prompt_ids), choices=width(asked))
         request.sequences.append(first)
@@ -126,13 +135,14 @@ class Lifecycle:
         return self.pool.used - sum(self.pool.references(page) == count for page, count in held.items())
 
     def slots_filled(self, pages_used: int) -> int:
-        """Slots with keys and values in these pages, each page once."""
+        """Slots with keys and values in these pages, each page once; of a page with more slots than others, in their measure."""
         pool, page_size = self.pool, self.pool.page_size
         filled: dict[int, int] = {}
         for sequence in self.batch:
-            full, offset = divmod(sequence.computed - sequence.evicted, page_size)
+            factor = sequence.page_factor
+            full, offset = divmod(sequence.computed - sequence.evicted, page_size * factor)
             for place, page in enumerate(sequence.pages[full:]):
-                filled[page] = max(filled.get(page, pool.filled(page)), 0 if place else offset)
+                filled[page] = max(filled.get(page, pool.filled(page) // factor), 0 if place else offset // factor)
         return pages_used * page_size - sum(page_size - slots for slots in filled.values())
 
     def _leave(self, sequence: Sequence) -> None:

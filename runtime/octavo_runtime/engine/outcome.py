@@ -78,7 +78,8 @@ class Outcome:
         degraded = list(request.degraded) if first else []
         if ended is not None:
             degraded = request.degraded + _evictions(sequence)
-            self._lengths.append((sequence.generated, request.forecast_output))
+            if not request.own:
+                self._lengths.append((sequence.generated, request.forecast_output))
             self._life.finish(sequence)
         reason, stop = ended or (None, None)
         cached = (request.cached_tokens or 0) if first else 0

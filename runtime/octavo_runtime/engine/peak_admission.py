@@ -91,8 +91,8 @@ class PeakAdmission:
     def wanted_pages(self, sequence: Sequence) -> int:
         """Pages of its table at its end, with all its choices, when nothing is shared with others."""
         length, remaining = self._held(sequence)
-        end = self._pool.pages_for(length + remaining)
-        prompt = length // self._pool.page_size
+        end = self._pool.pages_for(length + remaining, sequence.page_factor)
+        prompt = length // (self._pool.page_size * sequence.page_factor)
         return end + (sequence.choices - 1) * (end - prompt)
 
     def _held(self, sequence: Sequence) -> tuple[int, int]:
@@ -116,7 +116,7 @@ class PeakAdmission:
                 count = self._lent(other, match.pages)
                 crowd.demands[other] = demand._replace(own_pages=demand.own_pages - count)
                 crowd.shared_pages += count
-        copied = match.tokens % self._pool.page_size > 0
+        copied = match.tokens % (self._pool.page_size * candidate.page_factor) > 0
         self._add(crowd, candidate, len(match.pages), references.count(0) + copied)
         return crowd
 
@@ -128,6 +128,7 @@ class PeakAdmission:
 
     def _add(self, crowd: _Crowd, sequence: Sequence, table_pages: int, own_pages: int) -> None:
         length, remaining = self._held(sequence)
-        crowd.demands[sequence] = Demand(length, table_pages, own_pages, remaining)
-        forked = Demand(length, length // self._pool.page_size, 0, remaining)
+        factor = sequence.page_factor
+        crowd.demands[sequence] = Demand(length, table_pages, own_pages, remaining, factor)
+        forked = Demand(length, length // (self._pool.page_size * factor), 0, remaining, factor)
         crowd.choices += [forked] * (sequence.choices - 1)

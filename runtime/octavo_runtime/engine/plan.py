@@ -15,6 +15,8 @@ class NewSlot(msgspec.Struct, frozen=True):
     At the end of its tokens, `choices` tokens are drawn (choice i with `seed` + i) and the first is appended; or, with `top` > 0,
     the `top` likeliest are told with their log-probabilities, and nothing is appended.
 
+    `narrow`: its pages are of the second form that the runner's model has, with twice the tokens.
+
     `evicted` tokens of its history have no page any more. With `weigh`, each step tells how much attention its pages got.
     """
 
@@ -30,6 +32,7 @@ class NewSlot(msgspec.Struct, frozen=True):
     adapter_slot: int = 0
     evicted: int = 0
     weigh: bool = False
+    narrow: bool = False
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -42,7 +45,8 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class StepPlan(msgspec.Struct, frozen=True):
-    """One step. `run` has slots with one token first. Order of effect: dropped, new, evicted and grown, copies, transfers, run."""
+    """One step. `run` has slots with one token first. Order of effect: dropped, new, evicted and grown, copies, reformed,
+    transfers, run."""
 
     step: int
     new: list[NewSlot]
@@ -51,6 +55,7 @@ class StepPlan(msgspec.Struct, frozen=True):
     run: list[Run]
     copies: list[tuple[int, int]]  # page copies (source, target)
     transfers: list[int]
+    reformed: list[int] = []  # pages to be zeroed: they are written in another form than before
     evicted: list[
         tuple[int, int]
     ] = []  # (slot, tokens that it has evicted in all); `grown` tells what follows in its table

@@ -29,6 +29,11 @@ class CacheIdentity:
     rope: str
 
 
+def narrowed(identity: CacheIdentity) -> CacheIdentity:
+    """That of requests whose keys and values are kept in 8 bits beside others."""
+    return dataclasses.replace(identity, kv_format=f"{identity.kv_format} narrow")
+
+
 def root_key(identity: CacheIdentity, adapter: str | None, tenant_salt: bytes) -> bytes:
     """Where a request's chain begins; each part is tagged by its place, so that no two of them can be taken for each other."""
     parts = (FORMAT_TAG, *dataclasses.astuple(identity), adapter, tenant_salt)

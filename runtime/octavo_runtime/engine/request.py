@@ -7,6 +7,8 @@ import math
 from octavo_runtime.engine.selective import KvBudget
 from octavo_runtime.messages import AddRequest, FinishReason
 
+NARROW_FACTOR = 2  # tokens of 8 bits and their scales take a page's bytes for so many times as many of 16
+
 
 class State(enum.Enum):
     WAITING = "waiting"
@@ -42,10 +44,17 @@ class Request:
         0  # tokens that a sequence of it is expected to generate, as of its admission (before: its arrival)
     )
     kv_budget: KvBudget | None = None  # what each of its sequences may hold; None: its whole history
+    narrow: bool = False  # its keys and values are kept in 8 bits, beside others of 16
+    own: bool = False  # the engine's: no client waits for it
 
     @property
     def prompt_length(self) -> int:
         return len(self.asked.prompt_ids)
+
+    @property
+    def page_factor(self) -> int:
+        """Its pages hold so many times the pool's tokens of a page."""
+        return NARROW_FACTOR if self.narrow else 1
 
     @property
     def deadline_s(self) -> float:
@@ -92,6 +101,10 @@ class Sequence:
     def rank(self) -> tuple[int, int, int]:
         """Who comes first: priority, then arrival."""
         return self.request.asked.priority, self.request.arrival, self.index
+
+    @property
+    def page_factor(self) -> int:
+        return self.request.page_factor
 
     @property
     def generated(self) -> int:

@@ -13,7 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from octavo_kernels.kv_form import Forms
 from octavo_runtime.engine.plan import Drawn, NewSlot, Run, StepPlan, StepResult
+from octavo_runtime.engine.request import NARROW_FACTOR
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, Importance
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
@@ -48,6 +50,7 @@ class ModelRunner:
         self._page_size = page_size
         self._tokens: npt.NDArray[np.int64] = np.zeros((max_num_seqs, max_model_len + 1), dtype=np.int64)
         self._pages: npt.NDArray[np.int64] = np.zeros((max_num_seqs, -(-max_model_len // page_size)), dtype=np.int64)
+        self._sizes: npt.NDArray[np.int64] = np.full(max_num_seqs, page_size, dtype=np.int64)  # of a slot's pages
         self._evicted: npt.NDArray[np.int64] = np.zeros(max_num_seqs, dtype=np.int64)
         self._slots: dict[int, _Slot] = {}
         self._importance: Importance | None = None
@@ -62,6 +65,7 @@ class ModelRunner:
         for entry in plan.new:
             self._tokens[entry.slot, : len(entry.tokens)] = entry.tokens
             self._pages[entry.slot, : len(entry.pages)] = entry.pages
+            self._sizes[entry.slot] = self._page_size * (NARROW_FACTOR if entry.narrow else 1)
             self._evicted[entry.slot] = entry.evicted
             self._slots[entry.slot] = _Slot(entry, len(entry.tokens))
         for number, tokens in plan.evicted:
@@ -69,6 +73,7 @@ class ModelRunner:
         for number, place, pages in plan.grown:
             self._pages[number, place : place + len(pages)] = pages
         self._pool.copy(plan.copies)
+        self._pool.zero(plan.reformed)
         self._plan = plan
         ids, meta = self._batch(plan.run)
         self._importance = meta.importance
@@ -117,7 +122,7 @@ class ModelRunner:
         means = (importance.mass / len(self._pool.layers)).tolist()
         slots = [(runs[index].slot, runs[index].start + runs[index].count) for index in importance.sequences]
         return [
-            (slot, mass[: -(-(end - int(self._evicted[slot])) // self._page_size)])
+            (slot, mass[: -(-(end - int(self._evicted[slot])) // int(self._sizes[slot]))])
             for (slot, end), mass in zip(slots, means, strict=True)
         ]
 
@@ -137,6 +142,14 @@ class ModelRunner:
         banned = tuple(entry.banned) if slot.length < entry.min_length else ()
         return Row(entry.sampling, entry.seed, slot.length, banned, choices, entry.top)
 
+    def _forms(self, sequences: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64], filling: int) -> Forms | None:
+        """From the sizes of pages; None where all are the model's own."""
+        narrow = sequences > self._page_size
+        if not narrow.any():
+            return None
+        of_tokens = np.pad((tokens > self._page_size).astype(np.uint8), (0, filling))
+        return Forms(torch.from_numpy(of_tokens), torch.from_numpy(narrow.astype(np.uint8)))
+
     def _batch(self, runs: list[Run]) -> tuple[Tensor, AttentionMeta]:
         """Token ids `[T]` and what attention needs to know of the batch; T may be more than the runs have."""
         slots = np.array([run.slot for run in runs])
@@ -147,12 +160,14 @@ class ModelRunner:
         pos = np.arange(cu_q[-1]) - np.repeat(cu_q[:-1] - starts, q_lens)
         slot = pos - self._evicted[row]
         kv_lens = starts + q_lens - self._evicted[slots]
-        width = -(-int(kv_lens.max()) // self._page_size)
+        sizes = self._sizes[slots]
+        counts = -(-kv_lens // sizes)
+        width = int(counts.max())
         page_table = self._pages[slots, :width]
         # Columns beyond a sequence's pages hold what an earlier one left: point them at the sink.
-        counts = -(-kv_lens // self._page_size)
         page_table = np.where(np.arange(width) < counts[:, None], page_table, 0)
-        slot_map = self._pages[row, slot // self._page_size] * self._page_size + slot % self._page_size
+        row_sizes = self._sizes[row]
+        slot_map = self._pages[row, slot // row_sizes] * row_sizes + slot % row_sizes
         # Rows that only fill up the batch: they write to the sink, and nobody looks at what they give.
         filling = self._model.padded_rows(len(pos)) - len(pos)
         row, pos = np.pad(row, (0, filling)), np.pad(pos, (0, filling))
@@ -166,6 +181,7 @@ class ModelRunner:
             slot_map=torch.from_numpy(slot_map),
             q_lens=tuple(q_lens.tolist()),
             kv_lens=tuple(kv_lens.tolist()),
+            forms=self._forms(sizes, np.repeat(sizes, q_lens), filling),
             importance=Importance(weighed, torch.zeros(len(weighed), width)) if weighed else None,
         )
         return torch.from_numpy(self._tokens[row, pos]), meta

@@ -15,6 +15,7 @@ abort, a deadline) what a step in flight draws is dropped, and pages and slots r
 """
 
 import dataclasses
+import random
 import time
 from collections.abc import Callable
 
@@ -34,6 +35,7 @@ from octavo_runtime.engine.plan import StepPlan, StepResult
 from octavo_runtime.engine.prefill import prefill_budget, share_budget, share_whole
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.pressure import Means
+from octavo_runtime.engine.quality_guard import QualityGuard
 from octavo_runtime.engine.request import Sequence, State
 from octavo_runtime.engine.victim import victim
 from octavo_runtime.engine.waiting import DrainRate
@@ -51,6 +53,8 @@ class Policy:
     chunked_prefill: bool = True
     scheduler_delay_s: float = 0.0
     halve_for_long_prompts: bool = False
+    kv_guard_percent: int | None = None  # of requests in 8 bits, that are compared with the full format
+    kv_guard_limit: int = 90  # percent of their tokens that must be the same
     ladder: Means | None = None  # what the memory ladder has to act with; None: there is none
 
 
@@ -83,8 +87,9 @@ class Scheduler:
         self._lacks_pages = False  # somebody would have to be preempted for it
         self._ended: list[Output] = []  # endings that no step gave
         self._counts = Counts()
+        self._guard = QualityGuard(policy.kv_guard_percent, policy.kv_guard_limit, random.Random(0))
         self.ladder = Ladder(self._life, self._entrance, limits, policy.ladder)
-        self._gauges = Gauges(self._life, self._entrance.peak, self._counts, self.ladder)
+        self._gauges = Gauges(self._life, self._entrance.peak, self._counts, self.ladder, self._guard)
 
     @property
     def has_work(self) -> bool:
@@ -130,7 +135,11 @@ class Scheduler:
         """Let an admitted request (see `admission.refusal`) wait for its turn."""
         wanted, asked = asked, capped(asked, self.ladder.length_cap)
         expected = self._entrance.peak.expected_output(asked)
-        request = self._life.add(asked, self._clock_s(), expected, kv_budget(asked, self._limits))
+        narrow = self.ladder.measures.lossy and not self._guard.objects
+        budget = kv_budget(asked, self._limits, narrow)
+        request = self._life.add(asked, self._clock_s(), expected, budget, narrow)
+        if narrow:
+            self._counts.narrowed(request, self.ladder.level)
         if asked is not wanted:
             self._counts.capped(request, wanted, self.ladder.level)
         self._deadlines.add(request)
@@ -187,12 +196,21 @@ class Scheduler:
         outputs, self._ended = self._ended, []
         for sequence, draw in landed.draws:
             outputs += self._outcome.drawn(sequence, draw)
+            if sequence.state is State.FINISHED:
+                self._compare(sequence)
+        outputs = self._guard.take(outputs)
         return outputs, self._stats(landed, outputs, busy_s_total)
 
     def take_ended(self, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Endings and counts when no step ran, after aborts or when a sequence outgrew the pool."""
-        outputs, self._ended = self._ended, []
+        outputs, self._ended = self._guard.take(self._ended), []
         return outputs, self._stats(Landed(), outputs, busy_s_total)
+
+    def _compare(self, sequence: Sequence) -> None:
+        """Let one that has ended be compared with the full KV format, where that is due."""
+        asked = self._guard.comparison(sequence)
+        if asked is not None:
+            self._life.add(asked, self._clock_s(), 1).own = True
 
     def audit(self) -> None:
         """Raise PoolError unless the pool's books and the sequences' tables agree and nothing shared is about to be written."""
@@ -248,9 +266,10 @@ class Scheduler:
             return
         first = sequence is self._life.batch.first
         if self._policy.chunked_prefill:
-            reserved = 0 if first else self.ladder.yielding.reserve * self.pool.page_size
+            size = self.pool.page_size * sequence.page_factor
+            reserved = 0 if first else self.ladder.yielding.reserve * size
             room = max(0, self._life.tables.room(sequence) - reserved)
-            count = min(count, room) or min(count, self.pool.page_size)
+            count = min(count, room) or min(count, size)
         hold = self._make_room if first else self._life.tables.hold
         if hold(sequence, sequence.submitted + count):
             self._runs[sequence] = count

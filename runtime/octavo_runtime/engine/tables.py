@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from octavo_runtime.engine.block_pool import BlockPool, Match
 from octavo_runtime.engine.fence import Fence
-from octavo_runtime.engine.prefix_index import CacheIdentity, chain_key, extend_chain, root_key
+from octavo_runtime.engine.prefix_index import CacheIdentity, chain_key, extend_chain, narrowed, root_key
 from octavo_runtime.engine.request import Sequence
 from octavo_runtime.engine.selective import places_to_evict
 from octavo_runtime.messages import AddRequest
@@ -36,18 +36,21 @@ class Tables:
         self.copies_total = 0
         self.evicted_tokens_total = 0
 
-    def root(self, request: AddRequest) -> bytes:
-        return root_key(self._identity, request.adapter, request.tenant_salt) if self._identity else b""
+    def root(self, request: AddRequest, narrow: bool = False) -> bytes:
+        if self._identity is None:
+            return b""
+        identity = narrowed(self._identity) if narrow else self._identity
+        return root_key(identity, request.adapter, request.tenant_salt)
 
     def match(self, sequence: Sequence) -> Match:
         """The cached pages that its tokens begin with. The last token is always left to compute: its logits are needed."""
         if self._identity is None:
             return Match([], 0)
-        extend_chain(sequence.keys, sequence.request.root, sequence.tokens, self._pool.page_size)
+        extend_chain(sequence.keys, sequence.request.root, sequence.tokens, self._size(sequence))
         most, budget = len(sequence.tokens) - 1, sequence.request.kv_budget
         if budget is not None:
             most = min(most, budget.match_tokens)
-        return self._pool.match(sequence.request.root, sequence.keys, sequence.tokens, most)
+        return self._pool.match(sequence.request.root, sequence.keys, sequence.tokens, most, sequence.page_factor)
 
     def enter(self, sequence: Sequence, match: Match) -> None:
         """Begin its table with what was found."""
@@ -65,18 +68,20 @@ class Tables:
     def hold(self, sequence: Sequence, end: int) -> bool:
         """Make its table ready to be written from what is submitted up to `end` tokens; False, and nothing taken, if pages lack."""
         pool, table = self._pool, sequence.pages
-        at = sequence.slots // pool.page_size
+        at = sequence.slots // self._size(sequence)
         copied = self._must_copy(sequence)
-        pages = pool.take(max(0, pool.pages_for(end - sequence.evicted) - len(table)) + copied)
+        pages = pool.take(max(0, pool.pages_for(end - sequence.evicted, sequence.page_factor) - len(table)) + copied)
         if pages is None:
             return False
         if copied:
             target = pages.pop()
+            pool.overwrite([target], sequence.page_factor)
             self._copies[sequence] = (table[at], target)
             if not self._ahead:
                 pool.release([table[at]])
             table[at] = target
             sequence.told_pages = min(sequence.told_pages, at)
+        pool.reform(pages, sequence.page_factor)
         table += pages
         return True
 
@@ -93,7 +98,7 @@ class Tables:
                 one not in sequence.weights for one in sequence.pages[:-1]
             ):
                 return 0
-            excess = self._pool.pages_for(sequence.slots + count) - budget.pages
+            excess = self._pool.pages_for(sequence.slots + count, sequence.page_factor) - budget.pages
             weights = [sequence.weights.get(page, 0.0) for page in sequence.pages]
             self._evict(sequence, places_to_evict(weights, budget.recent_pages, excess))
         return count
@@ -103,11 +108,11 @@ class Tables:
         copied = self._must_copy(sequence)
         if copied and not self._pool.free:
             return 0
-        return (len(sequence.pages) + self._pool.free - copied) * self._pool.page_size - sequence.slots
+        return (len(sequence.pages) + self._pool.free - copied) * self._size(sequence) - sequence.slots
 
     def computed(self, sequence: Sequence, count: int) -> None:
         """`count` more tokens have keys and values: let the pages that they fill be found, while it has its whole history."""
-        size = self._pool.page_size
+        size = self._size(sequence)
         first = sequence.computed // size
         sequence.computed += count
         if self._identity is None or sequence.evicted or sequence.computed // size == first:
@@ -122,7 +127,7 @@ class Tables:
 
         What steps in flight compute and draw for it is nobody's from then on.
         """
-        full, offset = divmod(sequence.computed, self._pool.page_size)
+        full, offset = divmod(sequence.computed, self._size(sequence))
         if (
             self._identity
             and offset
@@ -143,7 +148,7 @@ class Tables:
     def tail(self, sequence: Sequence) -> tuple[int, bytes] | None:
         """The page that its computed tokens fill in part, and the key of what it holds; None if there is none, or it is a copy that
         is not known to be made."""
-        full, offset = divmod(sequence.computed, self._pool.page_size)
+        full, offset = divmod(sequence.computed, self._size(sequence))
         made = sequence not in self._copies and sequence not in self._copied
         if not (offset and self._identity and made) or sequence.evicted:
             return None
@@ -161,12 +166,12 @@ class Tables:
 
     def lost_tokens(self, sequence: Sequence) -> int:
         """Computed tokens in pages that nobody else refers to: what leaving would lose, but for what stays in the prefix cache."""
-        kept = (len(sequence.pages) - self.own_pages(sequence)) * self._pool.page_size
+        kept = (len(sequence.pages) - self.own_pages(sequence)) * self._size(sequence)
         return max(0, sequence.computed - kept)
 
     def shares_its_end(self, sequence: Sequence) -> bool:
         """Whether others refer to the page that it writes next, so that a copy is due."""
-        at = sequence.slots // self._pool.page_size
+        at = sequence.slots // self._size(sequence)
         return at < len(sequence.pages) and self._pool.references(sequence.pages[at]) > 1
 
     def planned(self, step: int) -> list[tuple[int, int]]:
@@ -199,9 +204,13 @@ class Tables:
         self._fence.give([table[place] for place in places])
         gone = set(places)
         sequence.pages = [page for place, page in enumerate(table) if place not in gone]
-        sequence.evicted += len(places) * self._pool.page_size
+        sequence.evicted += len(places) * self._size(sequence)
         sequence.told_pages = min(sequence.told_pages, places[0])
-        self.evicted_tokens_total += len(places) * self._pool.page_size
+        self.evicted_tokens_total += len(places) * self._size(sequence)
+
+    def _size(self, sequence: Sequence) -> int:
+        """Tokens of its pages."""
+        return self._pool.page_size * sequence.page_factor
 
     def _must_copy(self, sequence: Sequence) -> bool:
         """Whether the page that it writes next is to be copied before: others refer to it, or its content can be found.
@@ -209,7 +218,7 @@ class Tables:
         In a pool without a free page, content that nobody else refers to is given up instead.
         """
         pool = self._pool
-        at, offset = divmod(sequence.slots, pool.page_size)
+        at, offset = divmod(sequence.slots, self._size(sequence))
         if at == len(sequence.pages) or pool.writable(sequence.pages[at], offset):
             return False
         page = sequence.pages[at]

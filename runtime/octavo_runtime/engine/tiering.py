@@ -77,7 +77,7 @@ class Tiering:
 
     def fetch(self, sequence: Sequence) -> None:
         """Begin to bring what a sequence that has just entered can have from the tiers."""
-        store, size = self._store, self._pool.page_size
+        store, size = self._store, self._size(sequence)
         ends = self._lacking(sequence)
         if store is None or not ends:
             return
@@ -88,6 +88,7 @@ class Tiering:
             return
         pages = self._pool.take(count)
         assert pages is not None
+        self._pool.overwrite(pages, 0)  # nobody knows what they hold until they have arrived
         first = sequence.computed // size
         self._pool.release(sequence.pages[first:])  # a page that was found in part: the tier has all of it
         sequence.pages[first:] = pages
@@ -129,7 +130,7 @@ class Tiering:
         """
         if self._store is None or sequence.evicted or sequence.state is State.FETCHING:
             return False
-        if sequence.computed % self._pool.page_size:
+        if sequence.computed % self._size(sequence):
             if tail is None or not self._store.put([tail[1]], [tail[0]]):
                 return False
             sequence.swapped = tail[1], sequence.computed
@@ -144,6 +145,10 @@ class Tiering:
         """There is nothing to compute: write what would be lost with this process, the coldest first."""
         if self._store is not None and self._store.lasting:
             self._write(self._pool.coldest(self._pool.cached), RESTING_BLOCKS)
+
+    def _size(self, sequence: Sequence) -> int:
+        """Tokens of its pages."""
+        return self._pool.page_size * sequence.page_factor
 
     def _write(self, blocks: list[tuple[int, bytes]], most: int) -> int:
         store = self._store
@@ -160,7 +165,7 @@ class Tiering:
         """Keys of blocks that it could go on from, with the tokens that are there with each. Its last token is left to compute."""
         if self._store is None or sequence.request.kv_budget is not None:
             return {}
-        size, most = self._pool.page_size, len(sequence.tokens) - 1
+        size, most = self._size(sequence), len(sequence.tokens) - 1
         ends = {sequence.keys[place]: (place + 1) * size for place in range(sequence.computed // size, most // size)}
         swapped, sequence.swapped = sequence.swapped, None
         if swapped is not None and sequence.computed < swapped[1] <= most:
@@ -179,9 +184,12 @@ class Tiering:
         del self._fetches[sequence]
         sequence.state = State.RUNNING
         count = fetch.job.blocks
+        arrived, others = fetch.pages[:count], fetch.pages[count:]
+        self._pool.overwrite(arrived, sequence.page_factor)
+        self._pool.reform(others, sequence.page_factor)
         if not count:
             return
-        size, before = self._pool.page_size, sequence.computed
+        size, before = self._size(sequence), sequence.computed
         sequence.computed = sequence.submitted = fetch.ends[count - 1]
         sequence.computed_once = max(sequence.computed_once, sequence.computed)
         for place in range(fetch.first, sequence.computed // size):

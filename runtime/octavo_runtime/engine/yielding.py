@@ -27,7 +27,10 @@ class Yielding:
         """Pages that the decoding sequences will take in the next steps."""
         pages_for = self._life.pool.pages_for
         decoding = [one for one in self._life.batch if one.uncomputed <= 1 and one not in self._yielding]
-        return sum(max(0, pages_for(_next_end(one)) - pages_for(one.submitted)) for one in decoding)
+        return sum(
+            max(0, pages_for(_next_end(one), one.page_factor) - pages_for(one.submitted, one.page_factor))
+            for one in decoding
+        )
 
     def stop(self) -> None:
         """Pages suffice: nobody has to yield."""

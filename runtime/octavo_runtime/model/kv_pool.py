@@ -40,6 +40,12 @@ class KvPool:
     def total_bytes(self) -> int:
         return len(self.layers) * (self.pages + 1) * self.page_bytes
 
+    def zero(self, pages: list[int]) -> None:
+        """Make pages numbers in every form again, in every layer."""
+        if pages:
+            for layer in self.layers:
+                layer[pages] = 0
+
     def copy(self, copies: list[tuple[int, int]]) -> None:
         """Copy whole pages (source, target) in every layer; all sources are read before a target is written."""
         if not copies:

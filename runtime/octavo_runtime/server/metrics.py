@@ -58,6 +58,12 @@ TOTALS = (  # counter, the total of `Stats` it follows, what it is
         "Sequences preempted by the memory ladder before pages lacked.",
     ),
     ("octavo_requests_capped", "capped_total", "Requests whose length the memory ladder capped."),
+    (
+        "octavo_kv_guard_compared",
+        "guard_compared_total",
+        "Tokens of requests in 8 bits compared with the full KV format.",
+    ),
+    ("octavo_kv_guard_same", "guard_same_total", "Of these, tokens that the full KV format gives too."),
     ("octavo_engine_busy_seconds", "busy_s_total", "Seconds with an engine step in flight."),
 )
 REASONS = ("stop", "length", "abort", "error")
