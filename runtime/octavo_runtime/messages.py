@@ -213,6 +213,8 @@ class Stats(msgspec.Struct, frozen=True):
     capped_total: int = 0  # requests whose length the ladder capped
     guard_compared_total: int = 0  # tokens of requests in 8 bits, compared with the full KV format
     guard_same_total: int = 0  # of these, those that it gives too
+    max_num_batched_tokens: int = 0  # tokens that a step may have now: halved when memory for one cannot be had
+    failed_steps_total: int = 0  # steps that were rolled back for that
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):

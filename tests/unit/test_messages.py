@@ -68,6 +68,10 @@ LADDER_COUNTS: dict[str, object] = {
     "degradations_total": [1, 2, 3, 4, 5, 6, 7],
     "preempted_ahead_total": 23,
     "capped_total": 24,
+    "max_num_batched_tokens": 256,
+    "failed_steps_total": 25,
+    "guard_compared_total": 26,
+    "guard_same_total": 27,
 }
 STATS = Stats(
     *(1, 2, 100, 40, 10, 1234, 8, 512, 500, 12, 3.25, 4, 32, 900, 800, 3, 60, 5, [0.5, 1.25], TIERS, 21, 22),

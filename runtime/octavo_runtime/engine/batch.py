@@ -74,6 +74,12 @@ class Batch:
             del self._known[slot]
         return Differences(new, grown, dropped, evicted)
 
+    def forget(self) -> None:
+        """The runner knows no slot any more."""
+        self._known.clear()
+        for sequence in self._sequences:
+            sequence.told_pages = sequence.told_evicted = 0
+
     def _free(self, slot: int) -> None:
         self._free_slots.append(slot)
         if slot in self._known:

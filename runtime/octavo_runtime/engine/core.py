@@ -1,10 +1,12 @@
 """The engine in one object: requests in, steps, outputs. Used by the engine process and by the in-process `LLM`."""
 
+import logging
 import time
 from collections.abc import Callable
 
 from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
 from octavo_runtime.engine.admission import Limits, refusal
+from octavo_runtime.engine.allocation import AllocationError
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.kv_forms import kv_dtype_name
@@ -19,8 +21,11 @@ from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.engine.runners import new_page_mover, new_runner, prepare
 from octavo_runtime.engine.scheduler import Policy, Scheduler
 from octavo_runtime.engine.selective import LEAST_PAGES, least_tokens
+from octavo_runtime.engine.step_budget import RECOVERS_AFTER_S
 from octavo_runtime.engine.tiers.opening import open_tiers
 from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, Sampling, StepOutputs
+
+log = logging.getLogger("octavo.engine")
 
 WARMUP_SEQUENCES = 8
 FULL_AUDIT_EVERY_S = 1.0
@@ -65,6 +70,7 @@ class Engine:
         self._audited_s = 0.0
         self._refused: list[Output] = []
         self._changed = False
+        self._failed: tuple[StepPlan, AllocationError] | None = None  # a step that found no memory
         self.scheduler = self._new_scheduler(config.scheduler_delay_ms / 1000, config.memory_ladder, self._tiers)
 
     def add(self, request: AddRequest) -> None:
@@ -93,17 +99,28 @@ class Engine:
     def plan(self) -> StepPlan | None:
         """The next step to `submit`; None when nothing can run, or not before the oldest step in flight is collected."""
         self.ranks.check()
-        if self._pipeline.full:
+        if self._pipeline.full or (self._failed is not None and self.oldest is not None):
             return None
+        if self._failed is not None:
+            self._roll_back(*self._failed)
         plan = self.scheduler.plan()
         if self._config.audit:
             self._audit()
         return plan
 
     def submit(self, plan: StepPlan) -> None:
-        """Start the step that `plan` has just given. Like `plan` and `collect` it raises RankError when a rank has failed."""
+        """Start the step that `plan` has just given. Like `plan` and `collect` it raises RankError when a rank has failed.
+
+        A step that finds no memory is rolled back when those before it are collected, and smaller ones are planned; `plan` raises
+        AllocationError where it could not be smaller. With several ranks it is raised here: they do not know of each other's.
+        """
         self.ranks.tell(Step(plan))
-        self._pipeline.submit(plan)
+        try:
+            self._pipeline.submit(plan)
+        except AllocationError as error:
+            if self._config.tensor_parallel_size > 1:
+                raise
+            self._failed = plan, error
 
     def collect(self) -> StepOutputs:
         """Wait for the oldest step in flight: what it gave, and all else that there is to tell."""
@@ -174,6 +191,22 @@ class Engine:
         )
         pool = BlockPool(self._limits.pool_pages, self._limits.page_size)
         return Scheduler(pool, self._limits, policy, self._identity, depth=self._pipeline.depth, store=tiers)
+
+    def _roll_back(self, plan: StepPlan, error: AllocationError) -> None:
+        """The step is as if it had not been planned; those that follow are smaller."""
+        self._failed = None
+        self._pipeline.abandon(plan)
+        tokens = self.scheduler.roll_back()
+        if tokens is None:
+            raise error
+        log.warning(
+            "no memory for a step of %d tokens (%s): rolled back; steps have at most %d tokens now, twice as many after every %g s "
+            "without a failure; lower --max-num-batched-tokens or --kv-cache-memory",
+            tokens,
+            error,
+            self.scheduler.budget.tokens,
+            RECOVERS_AFTER_S,
+        )
 
     def _audit(self) -> None:
         """The whole books once a second, what costs nothing every step. Raises PoolError."""

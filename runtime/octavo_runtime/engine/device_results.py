@@ -30,9 +30,9 @@ class Results:
 
     def send(self, draws: Draws, ids: Tensor, offers: tuple[Tensor, Tensor] | None) -> None:
         """Begin the copy of what the stream draws for this step."""
-        mark, buffer = self._free.popleft()
-        buffer[: len(ids)].copy_(ids, non_blocking=True)
         told = None if offers is None else (self._copied(offers[0]), self._copied(offers[1]))
+        mark, buffer = self._free.popleft()  # after what may find no memory
+        buffer[: len(ids)].copy_(ids, non_blocking=True)
         mark.set()
         self._steps.append((_Step(mark, draws, buffer[: len(ids)], told), buffer))
 

@@ -131,6 +131,14 @@ class DeviceRunner:
         assert not self._in_flight
         self._slots.clear()
 
+    def abandon(self, step: int) -> None:
+        """Forget a step that failed while it was given to the device, and all slots; what the device does for it yet is lost."""
+        self._submitted = None
+        if self._in_flight:
+            assert list(self._in_flight) == [step]
+            self._in_flight.clear()
+        self.reset()
+
     def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
         """Record the decode steps, then run one step of every kind, so that serving meets no first time."""
         for done in self.record():

@@ -92,6 +92,24 @@ class Flight:
                 landed.draws.append((sequence, draw))
         return landed
 
+    def undo(self) -> int:
+        """The step planned last, the only one in flight, could not be run: nothing was computed or drawn. How many tokens it had.
+
+        The runner knows nothing any more. Who was to begin with a copy of a page is preempted: what it was to be copied from may
+        have been given to others.
+        """
+        step, runs, _ = self._flying.pop()
+        assert not self._flying
+        self.changed()
+        for sequence in self._life.batch:
+            sequence.submitted, sequence.drawing = sequence.computed, 0
+        for sequence in self._life.tables.copied_in(step):
+            if sequence.state is State.RUNNING:
+                self._life.preempt(sequence)
+        self._life.batch.forget()
+        self._life.collected(step)
+        return sum(run.count for run in runs.values())
+
     def changed(self) -> None:
         """Tables may change: what the newest step writes is not what `audit` can look for any more."""
         self._newest = {}

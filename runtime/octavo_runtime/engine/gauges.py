@@ -7,6 +7,7 @@ from octavo_runtime.engine.ladder import Ladder
 from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.peak_admission import PeakAdmission
 from octavo_runtime.engine.quality_guard import QualityGuard
+from octavo_runtime.engine.step_budget import StepBudget
 from octavo_runtime.messages import Stats
 
 
@@ -23,12 +24,19 @@ class Done:
 
 class Gauges:
     def __init__(
-        self, life: Lifecycle, peak: PeakAdmission, counts: Counts, ladder: Ladder, guard: QualityGuard
+        self,
+        life: Lifecycle,
+        peak: PeakAdmission,
+        counts: Counts,
+        ladder: Ladder,
+        guard: QualityGuard,
+        budget: StepBudget,
     ) -> None:
         self._life = life
         self._peak = peak
         self._ladder = ladder
         self._guard = guard
+        self._budget = budget
         self._counts = counts
 
     def stats(self, done: Done, max_num_seqs: int, now_s: float, busy_s_total: float) -> Stats:
@@ -60,6 +68,8 @@ class Gauges:
             degradations_total=list(self._ladder.entered_total),
             preempted_ahead_total=counts.preempted_ahead_total,
             capped_total=counts.capped_total,
+            max_num_batched_tokens=self._budget.tokens,
+            failed_steps_total=self._budget.failures_total,
             tiers=life.tiering.stats(),
             tier_hits_tokens_total=life.tiering.hits_tokens_total,
             swapped_total=life.tiering.swapped_total,

@@ -22,10 +22,13 @@ class Completion:
 
 
 class LLM:
-    """Loads and warms the model of `config`; `generate` runs a batch of requests to its end. One thread calls it at a time."""
+    """Loads and warms the model of `config`; `generate` runs a batch of requests to its end. One thread calls it at a time.
+
+    Without the memory ladder: a batch is answered as it was asked, however long that takes.
+    """
 
     def __init__(self, config: ServeConfig) -> None:
-        self.engine = Engine(config)
+        self.engine = Engine(dataclasses.replace(config, memory_ladder=False))
         self.engine.warm_up()
 
     def generate(self, requests: list[AddRequest]) -> list[Completion]:

@@ -4,6 +4,7 @@ import collections
 import time
 from typing import Protocol
 
+from octavo_runtime.engine.allocation import AllocationError, is_allocation_failure
 from octavo_runtime.engine.plan import StepPlan, StepResult
 
 
@@ -20,6 +21,10 @@ class Runner(Protocol):
     def collect(self, step: int) -> StepResult: ...
 
     def reset(self) -> None: ...
+
+    def abandon(self, step: int) -> None:
+        """Forget all slots and a step that failed while it was submitted or sampled; nothing else is in flight."""
+        ...
 
 
 class Pipeline:
@@ -46,12 +51,19 @@ class Pipeline:
         return len(self._flying) > self.depth
 
     def submit(self, plan: StepPlan) -> None:
+        """Raises AllocationError where memory for it cannot be had; `abandon` it before the next, when nothing is in flight."""
         assert not self.full
         if not self._flying:
             self._counted_s = time.monotonic()
         self._flying.append(plan)
-        self._runner.submit(plan)
-        self._runner.sample(plan.step)
+        try:
+            self._runner.submit(plan)
+            self._runner.sample(plan.step)
+        except (MemoryError, RuntimeError) as error:
+            if not is_allocation_failure(error):
+                raise
+            self._flying.pop()
+            raise AllocationError(str(error).splitlines()[0] if str(error) else "out of memory") from error
 
     def collect(self) -> StepResult:
         """The oldest step's draws, when they are there."""
@@ -61,6 +73,10 @@ class Pipeline:
         self.busy_s += now_s - self._counted_s
         self._counted_s = now_s
         return result
+
+    def abandon(self, plan: StepPlan) -> None:
+        assert not self._flying
+        self._runner.abandon(plan.step)
 
     def reset(self) -> None:
         """Forget the runner's slots, and how long it was busy."""

@@ -110,6 +110,12 @@ class ModelRunner:
         drawn, self._drawn = self._drawn, []
         return StepResult(step, drawn, masses)
 
+    def abandon(self, step: int) -> None:
+        """Forget a step that failed, and all slots."""
+        self._plan = self._hidden = self._importance = None
+        self._drawn = []
+        self.reset()
+
     def reset(self) -> None:
         """Forget all slots."""
         self._slots.clear()

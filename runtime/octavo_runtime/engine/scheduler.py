@@ -37,6 +37,7 @@ from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.quality_guard import QualityGuard
 from octavo_runtime.engine.request import Sequence, State
+from octavo_runtime.engine.step_budget import StepBudget
 from octavo_runtime.engine.victim import victim
 from octavo_runtime.engine.waiting import DrainRate
 from octavo_runtime.messages import AddRequest, Output, Stats
@@ -88,8 +89,10 @@ class Scheduler:
         self._ended: list[Output] = []  # endings that no step gave
         self._counts = Counts()
         self._guard = QualityGuard(policy.kv_guard_percent, policy.kv_guard_limit, random.Random(0))
+        self.budget = StepBudget(policy.max_num_batched_tokens)
         self.ladder = Ladder(self._life, self._entrance, limits, policy.ladder)
-        self._gauges = Gauges(self._life, self._entrance.peak, self._counts, self.ladder, self._guard)
+        peak, ladder = self._entrance.peak, self.ladder
+        self._gauges = Gauges(self._life, peak, self._counts, ladder, self._guard, self.budget)
 
     @property
     def has_work(self) -> bool:
@@ -173,6 +176,7 @@ class Scheduler:
             self._ended += self._outcome.overdue(request)
         self._life.tiering.poll()
         self.ladder.look(now_s)
+        self.budget.look(now_s)
         if self._gathering_s() > 0 or self._flight.decides:
             return None
         self._runs, self._lacks_pages = {}, False
@@ -200,6 +204,13 @@ class Scheduler:
                 self._compare(sequence)
         outputs = self._guard.take(outputs)
         return outputs, self._stats(landed, outputs, busy_s_total)
+
+    def roll_back(self) -> int | None:
+        """Memory for the step planned last could not be had: it is as if it had not been planned, and steps are half as large for
+        a while. How many tokens it had; None where it could not have been smaller."""
+        if not self.budget.failed(self._clock_s()):
+            return None
+        return self._flight.undo()
 
     def take_ended(self, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Endings and counts when no step ran, after aborts or when a sequence outgrew the pool."""
@@ -233,6 +244,8 @@ class Scheduler:
     def _plan_decodes(self) -> None:
         for sequence in self._going_on():
             running = sequence.state is State.RUNNING  # nobody has preempted it meanwhile
+            if len(self._runs) == self.budget.tokens:
+                break
             if not running or not sequence.decoding or not self._life.tables.fit(sequence, 1):
                 continue
             if self._make_room(sequence, sequence.length):
@@ -251,7 +264,7 @@ class Scheduler:
         """Go on with all prompts that are not computed, and with what is computed again after a preemption."""
         policy = self._policy
         percent = max(1, policy.prefill_percent // self.ladder.measures.prefill_divisor)
-        budget = prefill_budget(policy.max_num_batched_tokens, len(self._runs), percent)
+        budget = prefill_budget(self.budget.tokens, len(self._runs), percent)
         prompts = [one for one in self._going_on() if not one.offered and one not in self._runs]
         share = share_budget if policy.chunked_prefill else share_whole
         counts = share(budget, [one.uncomputed for one in prompts])

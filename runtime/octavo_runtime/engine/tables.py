@@ -187,6 +187,10 @@ class Tables:
             self._fence.give([source for source, _ in copies])
         return copies
 
+    def copied_in(self, step: int) -> list[Sequence]:
+        """Those whose table has a page that this step was to copy."""
+        return [sequence for sequence, copied in self._copied.items() if copied == step]
+
     def collected(self, step: int) -> None:
         self._fence.collected(step)
         if self._copied:

@@ -179,6 +179,7 @@ def _idle(info: EngineInfo) -> Stats:
         busy_s_total=0.0,
         preemptions_total=0,
         max_num_seqs=info.max_num_seqs,
+        max_num_batched_tokens=info.max_num_batched_tokens,
     )
 
 

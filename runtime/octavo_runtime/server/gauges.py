@@ -19,6 +19,7 @@ COUNTS = (  # gauge, the field of `Stats` it shows, what it is
     ("vllm:num_requests_running", "running", "Sequences in the running batch; a request with n choices runs as n."),
     ("vllm:num_requests_waiting", "waiting", "Requests waiting for a place in the batch."),
     ("octavo_max_num_seqs", "max_num_seqs", "Sequences that may run at once now; halved while most prompts are long."),
+    ("octavo_max_num_batched_tokens", "max_num_batched_tokens", "Tokens that a step may have now."),
     ("octavo_kv_cached_blocks", "blocks_cached", "KV blocks that no live request uses and that can still be found."),
     (
         "octavo_pressure_level",

@@ -64,6 +64,7 @@ TOTALS = (  # counter, the total of `Stats` it follows, what it is
         "Tokens of requests in 8 bits compared with the full KV format.",
     ),
     ("octavo_kv_guard_same", "guard_same_total", "Of these, tokens that the full KV format gives too."),
+    ("octavo_failed_steps", "failed_steps_total", "Engine steps that found no memory and were rolled back."),
     ("octavo_engine_busy_seconds", "busy_s_total", "Seconds with an engine step in flight."),
 )
 REASONS = ("stop", "length", "abort", "error")

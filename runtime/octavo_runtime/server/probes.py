@@ -109,7 +109,7 @@ def effective_config(config: ServeConfig, info: EngineInfo | None, stats: Stats 
     """The flags, with what the engine settled for `auto` once it is up and what it lowered since, with the reason. Pure."""
     settled = msgspec.to_builtins(info) if info is not None else {}
     names = {"model": config.model, "served_model_name": config.model_name}
-    return dataclasses.asdict(config) | settled | _sequences_now(info, stats) | names
+    return dataclasses.asdict(config) | settled | _sequences_now(info, stats) | _tokens_now(info, stats) | names
 
 
 def _sequences_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
@@ -118,3 +118,10 @@ def _sequences_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, An
     halved = stats.max_num_seqs < info.max_num_seqs
     reason = f"halved: most prompts are longer than {LONG_PROMPT_TOKENS} tokens" if halved else ""
     return {"max_num_seqs": stats.max_num_seqs, "max_num_seqs_reason": reason}
+
+
+def _tokens_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
+    if info is None or stats is None or not 0 < stats.max_num_batched_tokens < info.max_num_batched_tokens:
+        return {"max_num_batched_tokens_reason": ""}
+    reason = "halved: there was no memory for a larger step"
+    return {"max_num_batched_tokens": stats.max_num_batched_tokens, "max_num_batched_tokens_reason": reason}

@@ -86,6 +86,9 @@ class Wrapped:
     def collect(self, step: int) -> StepResult:
         return self._runner.collect(step)
 
+    def abandon(self, step: int) -> None:
+        self._runner.abandon(step)
+
     def reset(self) -> None:
         self._runner.reset()
 
