@@ -4,6 +4,7 @@ There is no API here; the health port answers `/live` alone. When a rank ends, t
 engine does the same, starts again, and the new ranks here wait for it. Standard library and our own torch-free modules only.
 """
 
+import dataclasses
 import logging
 import os
 import signal
@@ -15,7 +16,16 @@ from pathlib import Path
 
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.ranks.placement import Placement
-from octavo_runtime.engine.ranks.processes import CANNOT_START, end_ranks, how_it_ended, ranks_folder, start_rank
+from octavo_runtime.engine.ranks.processes import (
+    CANNOT_START,
+    LOST_OTHERS,
+    end_ranks,
+    how_it_ended,
+    ranks_folder,
+    start_rank,
+)
+from octavo_runtime.engine.ranks.verdict import last_step
+from octavo_runtime.engine.ranks.wire import tell_end
 from octavo_runtime.engine.ranks.words import Words
 from octavo_runtime.server.health_server import HealthServer
 from octavo_runtime.server.probes import ProbeAnswer
@@ -64,21 +74,27 @@ def _run_ranks(config: ServeConfig, placed: Placement, stop: threading.Event) ->
             while not stop.wait(_LOOK_EVERY_S):
                 failed = _failed(processes, words)
                 if failed is not None:
-                    return failed
+                    rank, how, again = failed
+                    word = words.read(rank)
+                    why = f"{how}: {word.reason}" if word.reason else how
+                    tell_end(placed.leader, dataclasses.replace(word, reason=why))
+                    return f"rank {rank}: {why}; {last_step(word)}", again
             return None, False
         finally:
             end_ranks(list(processes.values()))
             words.close()
 
 
-def _failed(processes: Mapping[int, "subprocess.Popen[bytes]"], words: Words) -> tuple[str, bool] | None:
-    for rank, process in processes.items():
-        code, word = process.poll(), words.read(rank)
-        if code is not None:
-            told = f": {word.reason}" if word.reason else ""
-            return f"rank {rank} ended ({how_it_ended(code)}){told}", code != CANNOT_START
-        if word.told_at_s and time.monotonic() - word.told_at_s > _SILENT_AFTER_S:
-            return f"rank {rank} hangs; its last step was {word.step}", True
+def _failed(processes: Mapping[int, "subprocess.Popen[bytes]"], words: Words) -> tuple[int, str, bool] | None:
+    """The rank, what became of it, and whether to try again. One that ended because it lost others is named last."""
+    ended = {rank: code for rank, process in processes.items() if (code := process.poll()) is not None}
+    if ended:
+        rank = min(ended, key=lambda rank: ended[rank] == LOST_OTHERS)
+        return rank, how_it_ended(ended[rank]), ended[rank] != CANNOT_START
+    for rank in processes:
+        told_at_s = words.read(rank).told_at_s
+        if told_at_s and time.monotonic() - told_at_s > _SILENT_AFTER_S:
+            return rank, f"silent for {_SILENT_AFTER_S:.0f} s", True
     return None
 
 

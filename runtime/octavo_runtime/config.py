@@ -263,11 +263,6 @@ class ServeConfig:
             raise ConfigError(
                 f"{given} keeps pages to be found again, and --no-prefix-caching finds none: leave one of them out"
             )
-        if given is not None and self.tensor_parallel_size > 1:
-            raise ConfigError(
-                f"{given}: tiers work with one rank only in this version, not with --tensor-parallel-size "
-                f"{self.tensor_parallel_size}: leave one of them out"
-            )
 
     @property
     def model_path(self) -> Path:

@@ -63,9 +63,9 @@ class Engine:
         self.ranks.tell(Begin(max_num_seqs, max_num_tokens))
         self._runner = new_runner(loaded, max_num_seqs, max_num_tokens, ranks)
         self._pipeline = Pipeline(self._runner)
-        identity = _identity(loaded)
+        identity = _identity(loaded, config.tensor_parallel_size)
         self._identity = identity if config.prefix_caching else None
-        self._tiers = open_tiers(config, identity, lambda: new_page_mover(loaded, self._runner))
+        self._tiers = open_tiers(config, identity, lambda: new_page_mover(loaded, self._runner, ranks))
         self.info = _info(config, loaded, self._limits.max_num_seqs)
         self._audited_s = 0.0
         self._refused: list[Output] = []
@@ -268,10 +268,11 @@ def _check_whole_prompts_fit(config: ServeConfig, max_model_len: int) -> None:
         )
 
 
-def _identity(loaded: LoadedModel) -> CacheIdentity:
+def _identity(loaded: LoadedModel, ranks: int) -> CacheIdentity:
     model = loaded.decoder.config
     rope = f"{model.rope_theta}/{model.rope_scaling}/{model.max_position}"
-    return CacheIdentity(loaded.fingerprint, loaded.backend.layout_id, loaded.block_size, rope)
+    kv_format = loaded.backend.layout_id if ranks == 1 else f"{loaded.backend.layout_id} of {ranks} ranks"
+    return CacheIdentity(loaded.fingerprint, kv_format, loaded.block_size, rope)
 
 
 def _info(config: ServeConfig, loaded: LoadedModel, max_num_seqs: int) -> EngineInfo:

@@ -108,7 +108,8 @@ def _load_on_cpu(
     if ranks is not None:
         pages = ranks.agree(pages)
     _check_context_fits(config, max_model_len, pages, block_size)
-    pool = KvPool(model.layers, pages, backend.page_bytes, device, reserved.take)
+    zeros = reserved.take if ranks is None else ranks.kv_memory(reserved)
+    pool = KvPool(model.layers, pages, backend.page_bytes, device, zeros)
     if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
         raise ConfigError(
             f"--batch-invariant: on this machine, with torch {torch.__version__}, a token's logits differ between alone and in "

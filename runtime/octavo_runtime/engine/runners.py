@@ -5,6 +5,7 @@ from collections.abc import Callable
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.loading import LoadedModel
 from octavo_runtime.engine.pipeline import Runner
+from octavo_runtime.engine.ranks.leader import Leader
 from octavo_runtime.engine.ranks.membership import Ranks
 from octavo_runtime.engine.ranks.runner import RankRunner
 from octavo_runtime.engine.runner import ModelRunner
@@ -25,10 +26,10 @@ def new_runner(
     return gpu_model.new_runner(loaded.decoder, loaded.backend, loaded.pool, limits, collectives)
 
 
-def new_page_mover(loaded: LoadedModel, runner: Runner) -> PageMover:
-    """What moves pages between the model's pool and the tiers below it."""
+def new_page_mover(loaded: LoadedModel, runner: Runner, leader: Leader | None = None) -> PageMover:
+    """What moves pages between the model's pool and the tiers below it; with a leader, of all ranks."""
     if not isinstance(runner, DeviceRunner):
-        return HostMover(loaded.pool)
+        return HostMover(loaded.pool if leader is None else leader.all_pools(loaded.pool))
     from octavo_runtime.engine import gpu_model
 
     return gpu_model.new_page_mover(loaded.pool, runner)

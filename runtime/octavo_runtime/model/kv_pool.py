@@ -5,8 +5,9 @@ read and write; it is never handed out. Pages are zeroed once, so that slots bey
 reads them.
 """
 
-from collections.abc import Callable
-from typing import Any
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -35,6 +36,13 @@ class KvPool:
         total_bytes = layers * (pages + 1) * page_bytes
         memory = torch.frombuffer(zeros(total_bytes), dtype=torch.uint8, count=total_bytes)
         self.layers = list(memory.view(layers, pages + 1, page_bytes))
+
+    @classmethod
+    def joined(cls, pools: Sequence[Self]) -> Self:
+        """The layers of pools of one shape, one pool's after another's: what moves whole pages sees them as one."""
+        whole = copy.copy(pools[0])
+        whole.layers = [layer for pool in pools for layer in pool.layers]
+        return whole
 
     @property
     def total_bytes(self) -> int:

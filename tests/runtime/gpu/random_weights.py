@@ -37,10 +37,10 @@ class RandomCheckpoint:
         return set(self._shapes)
 
     def read(self, name: str, dtype: torch.dtype, part: Cut | None = None) -> torch.Tensor:
-        assert part is None  # one rank
         generator = torch.Generator(self._device).manual_seed(self._seed + sorted(self._shapes).index(name))
         drawn = torch.randn(self._shapes[name], generator=generator, device=self._device, dtype=dtype) * self._spread
-        return 1 + drawn if "norm" in name else drawn
+        whole = 1 + drawn if "norm" in name else drawn
+        return whole if part is None else whole.narrow(part.axis, part.begin, part.end - part.begin)
 
     def fingerprint(self) -> bytes:
         return self._seed.to_bytes(32, "big")

@@ -1,17 +1,13 @@
 """A decoder over several ranks, each a thread with a real gloo group, has the logits of one rank."""
 
-from collections.abc import Callable
-from concurrent import futures
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 import torch
 from torch import Tensor
-from torch._C._distributed_c10d import HashStore
 from torch.nn import functional
 
-from octavo_runtime.model.collectives import Collectives, RankError, gloo_group
+from octavo_runtime.model.collectives import Collectives, RankError
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.parallel_compute import ParallelCompute
 from octavo_runtime.model.sharded_weights import ShardedCheckpoint
@@ -19,23 +15,11 @@ from octavo_runtime.model.sharding import Shard
 from octavo_runtime.model.torch_compute import TorchCompute
 from octavo_runtime.model.weights import WeightReader, open_checkpoint
 from tests.runtime.model.batches import Chunk, run_steps
+from tests.runtime.model.rank_threads import on_ranks
 from tests.runtime.models import save_tiny_model
-
-T = TypeVar("T")
 
 SEQUENCES = [[(37 * place + 11 * row) % 250 for place in range(length)] for row, length in enumerate((19, 7, 1))]
 STEPS = [[Chunk(0, 0, 11), Chunk(1, 0, 7)], [Chunk(2, 0, 1), Chunk(0, 11, 8)]]
-
-
-def on_ranks(size: int, work: Callable[[Collectives], T]) -> list[T]:
-    """What `work` gives on each rank; an error of any is raised."""
-    store = HashStore()
-
-    def run(rank: int) -> T:
-        return work(Collectives(gloo_group(store, rank, size, "127.0.0.1"), rank, size))
-
-    with futures.ThreadPoolExecutor(size) as threads:
-        return list(threads.map(run, range(size)))
 
 
 class TakingPart(Decoder):

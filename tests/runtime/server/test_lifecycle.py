@@ -196,12 +196,15 @@ def test_a_killed_server_takes_its_engine_along(tiny_chat_model: Path, tmp_path:
 def test_the_reason_why_an_engine_could_not_start_is_the_last_line_and_told_once(
     tiny_chat_model: Path, tmp_path: Path
 ) -> None:
-    with started_server(tiny_chat_model, tmp_path, "--tensor-parallel-size", "2") as server:
+    with started_server(tiny_chat_model, tmp_path, "--tensor-parallel-size", "3") as server:
         assert server.process.wait(START_TIMEOUT_S) == 1
         log = server.log.read_text()
-    reason = "--tensor-parallel-size 2: this version runs on one rank; set --tensor-parallel-size 1"
+    reason = (
+        "--tensor-parallel-size 3: the model's 8 attention heads, 2 KV heads, MLP of 128 and 259 tokens cannot be shared evenly by "
+        "3 ranks: give one of 1, 2, 4, 8"
+    )
     assert log.splitlines()[-1].endswith(f"the engine could not start: {reason}")
-    assert log.count("this version runs on one rank") == 1
+    assert log.count("cannot be shared evenly") == 1
     assert f"drain with: octavo drain --run-dir {server.run_dir}" in log
 
 

@@ -15,7 +15,8 @@ def main() -> int:
     config = ServeConfig(**json.loads(sys.argv[1]))
     from octavo_runtime.engine.ranks import member  # imports torch: seconds in which the parent may already end
 
-    return member.main(config, int(sys.argv[3]), Path(sys.argv[4]))
+    pool = int(sys.argv[5]) if len(sys.argv) > 5 else None
+    return member.main(config, int(sys.argv[3]), Path(sys.argv[4]), pool)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ reason is kept, the others are ended with it, and so the collective in which ran
 RankError with that reason.
 """
 
+import mmap
 import os
 import subprocess
 import threading
@@ -20,13 +21,16 @@ from octavo_runtime.engine.ranks import orders
 from octavo_runtime.engine.ranks.membership import Alone
 from octavo_runtime.engine.ranks.orders import Agreed, Order
 from octavo_runtime.engine.ranks.placement import Placement, placement
-from octavo_runtime.engine.ranks.processes import end_ranks, how_it_ended, ranks_folder, start_rank
+from octavo_runtime.engine.ranks.processes import LOST_OTHERS, end_ranks, how_it_ended, ranks_folder, start_rank
 from octavo_runtime.engine.ranks.rendezvous import PATIENCE_S, join, open_store, own_address
 from octavo_runtime.engine.ranks.ring import RingWriter
+from octavo_runtime.engine.ranks.shared_pools import SharedPools
 from octavo_runtime.engine.ranks.verdict import hung, last_step
 from octavo_runtime.engine.ranks.wire import LeaderWire
 from octavo_runtime.engine.ranks.words import OwnWord, Words
+from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.model.collectives import Collectives, RankError
+from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.sharding import check_degree
 from octavo_runtime.model.weights import open_checkpoint
 
@@ -44,7 +48,16 @@ def lead(config: ServeConfig, progress: Callable[[int], None]) -> "Leader | Alon
             f"--batch-invariant with --tensor-parallel-size {placed.size}: sums over ranks depend on the batch; leave one out"
         )
     check_degree(open_checkpoint(config.model_path).config, placed.size)
-    return Leader(config, placed, device_of(config, placed, 0), progress)
+    device = device_of(config, placed, 0)
+    if _has_tiers(config) and (placed.nodes > 1 or device.type != "cpu"):
+        raise ConfigError(
+            f"--kv-tier-memory, --kv-tier-disk: with --tensor-parallel-size {placed.size} on CPUs of one node only; leave them out"
+        )
+    return Leader(config, placed, device, progress)
+
+
+def _has_tiers(config: ServeConfig) -> bool:
+    return config.kv_tier_memory is not None or config.kv_tier_disk is not None
 
 
 class Leader:
@@ -62,13 +75,19 @@ class Leader:
         host = own_address(placed)
         self._folder = ranks_folder(config)
         self._failure: str | None = None
+        self._lost_at_s = 0.0
         self._failed = threading.Event()
         self._closing = threading.Event()
         folder = Path(self._folder.name)
         self._words = Words(folder / "words", placed.size)
         self._word = OwnWord(self._words, 0)
         self._wire = LeaderWire(placed, host) if placed.nodes > 1 else None
-        self._processes = {rank: start_rank(config, rank, folder) for rank in placed.ranks_here if rank}
+        self._pools = SharedPools(placed.ranks_here) if _has_tiers(config) else None
+        self._processes = {
+            rank: start_rank(config, rank, folder, self._pools.file(rank) if self._pools is not None else None)
+            for rank in placed.ranks_here
+            if rank
+        }
         self._ring = RingWriter(folder / "ring", [_bell(one) for one in self._processes.values()], self.check)
         self._watch = threading.Thread(target=self._look_after, name="rank-watch", daemon=True)
         self._watch.start()
@@ -111,18 +130,32 @@ class Leader:
         self.tell(Agreed(least))
         return least
 
+    def kv_memory(self, reserved: Reservation) -> Callable[[int], mmap.mmap]:
+        if self._pools is None:
+            return reserved.take
+        reserved.release()
+        return self._pools.own_memory
+
+    def all_pools(self, own: KvPool) -> KvPool:
+        """The pages of all ranks as if they were one's, where tiers are asked for."""
+        return own if self._pools is None else self._pools.joined(own)
+
     def check(self) -> None:
         """Raises RankError when a rank has failed."""
         if self._failure is not None:
             raise RankError(self._failure)
 
     def close(self) -> None:
+        if self._closing.is_set():
+            return
         self._closing.set()
         self._watch.join()
         end_ranks(list(self._processes.values()))
         self._ring.close()
         if self._wire is not None:
             self._wire.close()
+        if self._pools is not None:
+            self._pools.close()
         self._word.close()
         self._words.close()
         self._folder.cleanup()
@@ -142,12 +175,12 @@ class Leader:
 
     def _what_failed(self, now_s: float) -> str | None:
         words = [self._words.read(rank) for rank in range(self.placement.size)]
-        for rank, process in self._processes.items():
-            code = process.poll()
-            if code is not None:
-                told = f"{words[rank].reason}; " if words[rank].reason else ""
-                ended = f"rank {rank} (process {process.pid}) ended ({how_it_ended(code)})"
-                return f"{ended}: {told}{last_step(words[rank])}"
+        ended = {rank: code for rank, process in self._processes.items() if (code := process.poll()) is not None}
+        first = min(ended, key=lambda rank: ended[rank] == LOST_OTHERS, default=None)
+        if first is not None and (ended[first] != LOST_OTHERS or self._has_waited_for_the_cause(now_s)):
+            told = f"{words[first].reason}; " if words[first].reason else ""
+            process = f"process {self._processes[first].pid}"
+            return f"rank {first} ({process}) ended ({how_it_ended(ended[first])}): {told}{last_step(words[first])}"
         told_of = next((word for word in words[1:] if word.reason), None)
         if told_of is not None:
             return f"rank {told_of.rank} (process {told_of.pid}) ended: {told_of.reason}; {last_step(told_of)}"
@@ -155,6 +188,11 @@ class Leader:
         if silent is not None:
             return f"rank {silent} on another node is not heard of any more; {last_step(words[silent])}"
         return hung(words, now_s)
+
+    def _has_waited_for_the_cause(self, now_s: float) -> bool:
+        """A rank that ended because it lost others is seen before them now and then."""
+        self._lost_at_s = self._lost_at_s or now_s
+        return now_s - self._lost_at_s > _LAST_WORDS_S / 2
 
     def _fail(self, reason: str) -> None:
         self._failure = reason

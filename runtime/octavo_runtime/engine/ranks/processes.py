@@ -1,4 +1,4 @@
-"""Processes of ranks: `python -m octavo_runtime.engine.ranks <config as JSON> <process id of the parent> <rank> <folder>`."""
+"""Processes of ranks: `python -m octavo_runtime.engine.ranks <config as JSON> <parent's process id> <rank> <folder> [pool]`."""
 
 import dataclasses
 import json
@@ -13,7 +13,9 @@ from pathlib import Path
 
 from octavo_runtime.config import ServeConfig
 
-CANNOT_START = 2  # the exit code of a rank for what another try would not change
+# Exit codes of a rank.
+CANNOT_START = 2  # for what another try would not change
+LOST_OTHERS = 3  # another rank is the reason
 
 
 def ranks_folder(config: ServeConfig) -> "tempfile.TemporaryDirectory[str]":
@@ -24,11 +26,13 @@ def ranks_folder(config: ServeConfig) -> "tempfile.TemporaryDirectory[str]":
     return tempfile.TemporaryDirectory(prefix="ranks-", dir=config.run_dir)
 
 
-def start_rank(config: ServeConfig, rank: int, folder: Path) -> "subprocess.Popen[bytes]":
-    """A child that ends with us; a byte in its standard input announces an order, see `ring.py`."""
+def start_rank(config: ServeConfig, rank: int, folder: Path, pool: int | None = None) -> "subprocess.Popen[bytes]":
+    """A child that ends with us; a byte in its standard input announces an order, see `ring.py`; `pool`: see `shared_pools.py`."""
     settings = json.dumps(dataclasses.asdict(config))
     command = [sys.executable, "-m", "octavo_runtime.engine.ranks", settings, str(os.getpid()), str(rank), str(folder)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
+    if pool is None:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
+    return subprocess.Popen([*command, str(pool)], stdin=subprocess.PIPE, bufsize=0, pass_fds=[pool])
 
 
 def end_ranks(processes: Sequence["subprocess.Popen[bytes]"]) -> None:

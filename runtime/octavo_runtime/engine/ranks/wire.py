@@ -1,12 +1,14 @@
 """Between rank 0 and ranks of other nodes, over TCP: orders one way, last-step words the other.
 
 Rank 0 has a port for each such rank's orders, and one more where all of them tell their words once a second and hear that rank 0 is
-alive. Each side takes the other for gone after `SILENT_AFTER_S` without a word.
+alive. Each side takes the other for gone after `SILENT_AFTER_S` without a word. Every rank 0 has a number of its own, which its
+answers carry and later words must: ranks that outlived one end when they hear the next.
 """
 
 import dataclasses
 import logging
 import os
+import secrets
 import threading
 import time
 
@@ -14,10 +16,13 @@ import msgspec
 import zmq
 
 from octavo_runtime.engine.ranks.placement import RANK_PORT, Placement
+from octavo_runtime.engine.ranks.processes import LOST_OTHERS
 from octavo_runtime.engine.ranks.words import OwnWord, RankWord, Words
 
 log = logging.getLogger("octavo.engine")
 
+_NUMBER_BYTES = 8
+_NEW = b""  # of a rank that has not heard of a rank 0 yet
 TELL_EVERY_S = 1.0
 SILENT_AFTER_S = 10.0
 
@@ -32,6 +37,7 @@ class LeaderWire:
         for rank in placement.remote_ranks:
             self._orders[rank] = _bound(context, zmq.PUSH, host, RANK_PORT + rank)
         self._words = _bound(context, zmq.ROUTER, host, RANK_PORT)
+        self._number = secrets.token_bytes(_NUMBER_BYTES)
 
     def send(self, message: bytes) -> None:
         for sender in self._orders.values():
@@ -42,7 +48,10 @@ class LeaderWire:
         if not self._words.poll(patience_ms):
             return
         while self._words.poll(0):
-            sender, message = self._words.recv_multipart()
+            sender, number, message = self._words.recv_multipart()
+            self._words.send_multipart([sender, self._number])
+            if number not in (self._number, _NEW):
+                continue
             word = msgspec.msgpack.decode(message, type=RankWord)
             now_s = time.monotonic()
             before = words.read(word.rank)
@@ -50,7 +59,6 @@ class LeaderWire:
             at_s = before.at_s if before.collectives == word.collectives else now_s
             words.put(dataclasses.replace(word, at_s=at_s))
             self.heard_at_s[word.rank] = now_s
-            self._words.send_multipart([sender, b"alive"])
 
     def silent(self, now_s: float) -> int | None:
         """A rank that has not told anything for too long."""
@@ -73,19 +81,29 @@ class MemberWire:
         return self._orders.recv()
 
 
+def tell_end(leader: str, word: RankWord) -> None:
+    """Tell rank 0 for a rank that has ended without a word; not longer than a second."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+    talk = _connected(context, zmq.DEALER, leader, RANK_PORT)
+    talk.send_multipart([_NEW, msgspec.msgpack.encode(word)])
+    talk.close(linger=1000)
+
+
 def _tell(leader: str, word: OwnWord) -> None:
     """Tell the word every second. Before rank 0 is there it may take as long as it likes: it is loading too."""
     talk = _connected(zmq.Context.instance(), zmq.DEALER, leader, RANK_PORT)
-    heard_at_s = float("inf")
-    while time.monotonic() - heard_at_s < SILENT_AFTER_S:
+    heard_at_s, number, gone = float("inf"), _NEW, False
+    while not gone:
         word.lives()
-        talk.send(msgspec.msgpack.encode(word.read()))
+        talk.send_multipart([number, msgspec.msgpack.encode(word.read())])
         time.sleep(TELL_EVERY_S)
         while talk.poll(0):
-            talk.recv()
-            heard_at_s = time.monotonic()
-    log.error("rank %d ends: rank 0 at %s has been silent for %.0f s", word.rank, leader, SILENT_AFTER_S)
-    os._exit(1)  # the main thread may wait for an order or in a collective
+            heard, heard_at_s = talk.recv(), time.monotonic()
+            gone |= number not in (heard, _NEW)
+            number = heard
+        gone |= time.monotonic() - heard_at_s > SILENT_AFTER_S
+    log.error("rank %d ends: rank 0 at %s is gone", word.rank, leader)
+    os._exit(LOST_OTHERS)  # the main thread may wait for an order or in a collective
 
 
 def _bound(context: "zmq.Context[zmq.Socket[bytes]]", kind: int, host: str, port: int) -> "zmq.Socket[bytes]":

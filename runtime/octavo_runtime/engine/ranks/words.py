@@ -18,8 +18,8 @@ _PID, _STEP, _COLLECTIVES, _MEETING, _VALUE, _SERVING, _AT_NS, _TOLD_NS, _REASON
 
 @dataclasses.dataclass(frozen=True)
 class RankWord:
-    """`collectives`: how many it has begun, `at_s` when the last; `meeting`: how many it has come to, with `value`; `told_at_s`: when
-    it last told rank 0 on another node that it lives."""
+    """`collectives`: how many it has begun, `at_s` when the last; `meeting`: how many it has come to, with `value`; `told_at_s`:
+    when it last told rank 0 on another node that it lives."""
 
     rank: int
     pid: int = 0
