@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from octavo_kernels.cpu.arena import Arena
-from octavo_kernels.cpu.library import Draw, Layer, Library, Model, PackedWeight, Step
+from octavo_kernels.cpu.library import Draw, Importance, Layer, Library, Model, PackedWeight, Step
 from octavo_kernels.cpu.pages import Pages
 from octavo_kernels.kv_form import Forms
 
@@ -28,6 +28,16 @@ class Packed:
     n: int
     k: int
     entry: PackedWeight  # what the kernels are given; points into storage
+
+
+def _importance(weighed: tuple[Tensor, Tensor] | None) -> Importance:
+    if weighed is None:
+        return Importance()
+    sequences, mass = weighed
+    assert sequences.dtype == torch.int32
+    assert mass.dtype == torch.float32
+    assert mass.is_contiguous()
+    return Importance(sequences.data_ptr(), mass.data_ptr(), mass.stride(0), len(sequences))
 
 
 def _pointers(forms: Forms | None) -> tuple[int | None, int | None]:
@@ -170,6 +180,27 @@ class CpuKernels:
             ),
         )
 
+    def weigh(
+        self,
+        pages: Pages,
+        q: Tensor,
+        kv_layer: Tensor,
+        page_table: Tensor,
+        cu_q: Tensor,
+        kv_len: Tensor,
+        scale: float,
+        weighed: tuple[Tensor, Tensor],
+        forms: Forms | None = None,
+    ) -> None:
+        """Add the attention that pages get: weighed are sequences int32 `[K]`, ascending, and mass fp32 `[K, P]`, see
+        `reference.attention_to_pages`. The rest as `attend`, without a window."""
+        assert q.stride()[1:] == (pages.shapes[0].dim, 1)
+        assert page_table.is_contiguous()
+        self._library.octavo_weigh(
+            *(pages.shapes, _pointers(forms)[1], q.data_ptr(), q.stride(0), kv_layer.data_ptr(), page_table.data_ptr()),
+            *(page_table.stride(0), cu_q.data_ptr(), kv_len.data_ptr(), scale, ctypes.byref(_importance(weighed))),
+        )
+
     def layers(
         self,
         model: Model,
@@ -178,10 +209,12 @@ class CpuKernels:
         step: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
         residual: Tensor,
         forms: Forms | None = None,
+        weighed: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         """All layers over the residual stream fp32 `[T, hidden]`, in place.
 
-        step: positions and slot_map int64 `[T]`, page_table int64 `[B, P]`, cu_q int32 `[B + 1]`, kv_len int32 `[B]`.
+        step: positions and slot_map int64 `[T]`, page_table int64 `[B, P]`, cu_q int32 `[B + 1]`, kv_len int32 `[B]`. weighed: as
+        `weigh` takes it; each layer adds to it.
         """
         assert residual.is_contiguous()
         assert residual.dtype == torch.float32
@@ -191,7 +224,7 @@ class CpuKernels:
         entry = Step(
             *(positions.data_ptr(), slot_map.data_ptr(), page_table.data_ptr(), cu_q.data_ptr(), kv_len.data_ptr()),
             *_pointers(forms),
-            *(page_table.stride(0), residual.shape[0], kv_len.shape[0]),
+            *(page_table.stride(0), residual.shape[0], kv_len.shape[0], _importance(weighed)),
         )
         pages = (ctypes.c_void_p * len(layers))(*(one.data_ptr() for one in kv_layers))
         self._library.octavo_layers(

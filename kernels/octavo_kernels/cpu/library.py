@@ -39,11 +39,17 @@ class Model(Structure):
     )
 
 
+class Importance(Structure):
+    """`sequences` by their place in the batch; `stride` is from one's row of `mass` to the next."""
+
+    _fields_ = (("sequences", c_void_p), ("mass", c_void_p), ("stride", c_size_t), ("count", c_int32))
+
+
 class Step(Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("positions", "slot_map", "page_table", "cu_q", "kv_len")),
         *((name, c_void_p) for name in ("token_forms", "sequence_forms")),
-        *(("table_stride", c_size_t), ("tokens", c_int32), ("sequences", c_int32)),
+        *(("table_stride", c_size_t), ("tokens", c_int32), ("sequences", c_int32), ("importance", Importance)),
     )
 
 
@@ -72,6 +78,10 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "octavo_attend": (
         *(POINTER(Shape), c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t),
         *(c_void_p, c_void_p, c_int, c_float, c_int, c_void_p),
+    ),
+    "octavo_weigh": (
+        *(POINTER(Shape), c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t),
+        *(c_void_p, c_void_p, c_float, POINTER(Importance)),
     ),
 }
 

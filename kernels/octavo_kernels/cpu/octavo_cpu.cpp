@@ -970,54 +970,87 @@ void fetch(const void* from, size_t bytes) {
     for (size_t line = 0; line < bytes; line += 64) _mm_prefetch((const char*)from + line, _MM_HINT_T1);
 }
 
-void attend_part(const Batch& batch, const Item& item, int part, const Workspace& work, State& state) {
-    const Shape& shape = batch.shape(item.sequence);
-    const int dim = shape.dim, page = shape.page, group = batch.group(), slot = first_slot(batch, item), begin = part * PART;
-    int end = slot + item.tokens;  // no query sees a slot beyond the last one's own
-    if (end > begin + PART) end = begin + PART;
-    const int pages = over(end - begin, page), slots = pages * page;
-    const int64_t* table = batch.page_table + item.sequence * batch.table_stride + begin / page;
-    const auto head = [&](int i) { return head_of(shape, batch.kv, table[i], item.head); };
-    const auto used = [=](int i, int unit) {  // slots of a page that count, in whole units; a page has whole ones or is less than one
-        const int count = over(end - begin - i * page, unit) * unit;
-        return count < page ? count : page;
-    };
+// Some pages of a sequence, one KV head of them: those of a part of its slots, as far as an item's queries see them.
+struct Stretch {
+    const Batch& batch;
+    const Item& item;
+    const Shape& shape;
+    int slot, begin, end;  // of the item's first query; of the part
+    const int64_t* table;
+
+    Stretch(const Batch& batch, const Item& item, int part) : batch(batch), item(item), shape(batch.shape(item.sequence)), slot(first_slot(batch, item)), begin(part * PART) {
+        end = slot + item.tokens;  // no query sees a slot beyond the last one's own
+        if (end > begin + PART) end = begin + PART;
+        table = batch.page_table + item.sequence * batch.table_stride + begin / shape.page;
+    }
+    int pages() const { return over(end - begin, shape.page); }
+    int slots() const { return pages() * shape.page; }
+    Head head(int i) const { return head_of(shape, batch.kv, table[i], item.head); }
+    int used(int i, int unit) const {  // slots of a page that count, in whole units; a page has whole ones or is less than one
+        const int count = over(end - begin - i * shape.page, unit) * unit;
+        return count < shape.page ? count : shape.page;
+    }
+};
+
+// The part's softmax of each row: weights in work.scores, their greatest score and sum in `state`.
+void soften_part(const Stretch& part, const Workspace& work, State& state) {
+    const Shape& shape = part.shape;
+    const int page = shape.page, pages = part.pages(), group = part.batch.group(), window = part.batch.window;
     for (int i = 0; i < pages; i++) {
-        if (i + 1 < pages) fetch(head(i + 1).keys, shape.key_bytes());
-        if (shape.keys != BF16) load_scales(head(i).key_scales, page, work.scales + i * page);
-        multiply_stored(work.q, 0, state.rows, head(i).keys, (size_t)dim * WIDTH, used(i, WIDTH) / WIDTH, dim / 2, false, work.scores + i * page, PART, work.decoded);
+        if (i + 1 < pages) fetch(part.head(i + 1).keys, shape.key_bytes());
+        if (shape.keys != BF16) load_scales(part.head(i).key_scales, page, work.scales + i * page);
+        multiply_stored(work.q, 0, state.rows, part.head(i).keys, (size_t)shape.dim * WIDTH, part.used(i, WIDTH) / WIDTH, shape.dim / 2, false, work.scores + i * page, PART, work.decoded);
     }
-    if (shape.keys != BF16) scale_slots(work.scores, state.rows, work.scales, slots);
+    if (shape.keys != BF16) scale_slots(work.scores, state.rows, work.scales, part.slots());
     for (int r = 0; r < state.rows; r++) {
-        const int own_slot = slot + r / group, low = batch.window ? own_slot - batch.window + 1 - begin : 0;
-        soften(work.scores + r * PART, slots, low, own_slot + 1 - begin, state.greatest[r], state.weight[r]);
+        const int own_slot = part.slot + r / group, low = window ? own_slot - window + 1 - part.begin : 0;
+        soften(work.scores + r * PART, part.slots(), low, own_slot + 1 - part.begin, state.greatest[r], state.weight[r]);
     }
-    for (int i = 0; shape.values != BF16 && i < pages; i++) load_scales(head(i).value_scales, page, work.scales + i * page);
+}
+
+void attend_part(const Stretch& part, const Workspace& work, State& state) {
+    const Shape& shape = part.shape;
+    const int dim = shape.dim, page = shape.page, pages = part.pages(), slots = part.slots();
+    soften_part(part, work, state);
+    for (int i = 0; shape.values != BF16 && i < pages; i++) load_scales(part.head(i).value_scales, page, work.scales + i * page);
     if (shape.values != BF16) scale_slots(work.scores, state.rows, work.scales, slots);
     for (int r = 0; r < state.rows && work.weights.terms != work.scores; r++) work.weights.set(r, work.scores + r * PART, slots, 1.0f);
     // 32 terms are a tile; what follows up to the page's end has no weight.
     for (int i = 0; i < pages; i++) {
-        if (i + 1 < pages) fetch(head(i + 1).values, shape.value_bytes());
-        multiply_stored(work.weights, i * page, state.rows, head(i).values, (size_t)page * WIDTH, dim / WIDTH, used(i, 32) / 2, i > 0, state.values, dim, work.decoded);
+        if (i + 1 < pages) fetch(part.head(i + 1).values, shape.value_bytes());
+        multiply_stored(work.weights, i * page, state.rows, part.head(i).values, (size_t)page * WIDTH, dim / WIDTH, part.used(i, 32) / 2, i > 0, state.values, dim, work.decoded);
+    }
+}
+
+size_t workspace_floats(const Shape& shape) { return (size_t)MOST_ROWS * (2 * PART + shape.dim + 2) + PART + (size_t)shape.page * shape.dim / 2; }
+
+Workspace workspace(const Shape& shape, float* memory) {
+    const size_t most = (size_t)MOST_ROWS * PART, dim = shape.dim;
+    float *scores = memory, *q = scores + 2 * most, *scales = q + MOST_ROWS * dim, *factors = scales + PART;
+    const bool in_place = OCTAVO_TIER == 0 && shape.values != INT8;  // weights are multiplied as they are
+    return {scores, scales, {q, factors, dim, shape.keys}, {in_place ? scores : scores + most, factors + MOST_ROWS, PART, shape.values}, (bf16*)(factors + 2 * MOST_ROWS)};
+}
+
+// Row r is token r / group's head r % group.
+void set_queries(const Batch& batch, const Item& item, const Workspace& work) {
+    const int group = batch.group(), dim = batch.dim();
+    for (int r = 0; r < item.tokens * group; r++) {
+        const size_t token = batch.cu_q[item.sequence] + item.first + r / group;
+        work.q.set(r, batch.q + token * batch.q_stride + (size_t)(item.head * group + r % group) * dim, dim, batch.scale * LOG2_E);
     }
 }
 
 void attend_item(const Batch& batch, const Item& item, float* all_partials) {
     const Shape& shape = batch.shape(item.sequence);
-    const int group = batch.group(), dim = shape.dim, rows = item.tokens * group;
-    const size_t state_floats = State::floats(MOST_ROWS, dim), most = (size_t)MOST_ROWS * PART;
-    float* memory = own.get<float>(2 * state_floats + 2 * most + (size_t)MOST_ROWS * dim + PART + 2 * MOST_ROWS + (size_t)shape.page * dim / 2);
-    float *scores = memory + 2 * state_floats, *q = scores + 2 * most, *scales = q + (size_t)MOST_ROWS * dim, *factors = scales + PART;
-    const bool in_place = OCTAVO_TIER == 0 && shape.values != INT8;  // weights are multiplied as they are
-    const Workspace work = {scores, scales, {q, factors, (size_t)dim, shape.keys}, {in_place ? scores : scores + most, factors + MOST_ROWS, PART, shape.values}, (bf16*)(factors + 2 * MOST_ROWS)};
-    for (int r = 0; r < rows; r++) {
-        const size_t token = batch.cu_q[item.sequence] + item.first + r / group;
-        work.q.set(r, batch.q + token * batch.q_stride + (size_t)(item.head * group + r % group) * dim, dim, batch.scale * LOG2_E);
-    }
+    const int dim = shape.dim, rows = item.tokens * batch.group();
+    const size_t state_floats = State::floats(MOST_ROWS, dim);
+    float* memory = own.get<float>(2 * state_floats + workspace_floats(shape));
+    const Workspace work = workspace(shape, memory + 2 * state_floats);
+    set_queries(batch, item, work);
     State total(memory, rows, dim), part(memory + state_floats, rows, dim);
     total.clear();
     for (int p = item.from; p < item.to; p++) {
-        attend_part(batch, item, p, work, part);
+        attend_part(Stretch(batch, item, p), work, part);
         if (item.partial >= 0)
             memcpy(all_partials + item.partial * State::floats(rows, dim), part.greatest, State::floats(rows, dim) * sizeof(float));
         else
@@ -1068,6 +1101,8 @@ EXPORT void octavo_attend(const Shape* shapes, const uint8_t* forms, const float
     attend({shapes, forms, q, q_stride, kv, page_table, table_stride, cu_q, kv_len, scale, window, out}, sequences);
 }
 
+#include "importance.h"
+
 // ---- Layers ------------------------------------------------------------------------------------------------------------------------
 
 // A layer of the Llama family. Norms fp32 [hidden] or, of heads, [dim] or null; the bias fp32 [(heads + 2 kv_heads) * dim] or null.
@@ -1090,6 +1125,7 @@ struct Step {
     const uint8_t *token_forms, *sequence_forms;
     size_t table_stride;
     int32_t tokens, sequences;
+    Importance importance;
 };
 
 namespace {
@@ -1119,7 +1155,9 @@ EXPORT void octavo_layers(const Model* model, const Layer* layers, int count, ui
         const Layer& layer = layers[i];
         linear(&layer.qkv, tokens, normed(layer.attention_norm), layer.qkv_bias, 0, NONE, qkv);
         rotate_and_write(model->shapes, step->token_forms, qkv, tokens, model->cos, model->sin, step->positions, layer.q_norm, layer.k_norm, model->eps, kv[i], step->slot_map);
-        attend({model->shapes, step->sequence_forms, qkv, (size_t)qkv_width, kv[i], step->page_table, step->table_stride, step->cu_q, step->kv_len, model->scale, model->window, attended}, step->sequences);
+        const Batch batch = {model->shapes, step->sequence_forms, qkv, (size_t)qkv_width, kv[i], step->page_table, step->table_stride, step->cu_q, step->kv_len, model->scale, model->window, attended};
+        attend(batch, step->sequences);
+        if (step->importance.count) weigh(batch, step->importance);
         linear(&layer.out, tokens, rows(attended, q_width), residual, hidden, NONE, residual);
         linear(&layer.gate_up, tokens, normed(layer.mlp_norm), nullptr, 0, SILU_MUL, gated);
         linear(&layer.down, tokens, rows(gated, wide), residual, hidden, NONE, residual);

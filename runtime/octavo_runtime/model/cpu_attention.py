@@ -13,7 +13,7 @@ class CpuBackend:
     """Pages in the order that a product reads them (`kv_pages.h`), bf16 or of 8 bits, in one or several forms side by side."""
 
     name = "cpu"
-    weighs = False
+    weighs = True
 
     def __init__(self, shape: AttentionShape, kernels: CpuKernels) -> None:
         self._kernels = kernels
@@ -43,9 +43,19 @@ class CpuBackend:
         importance_out: Importance | None = None,
     ) -> Tensor:
         refuse_options(self.name, softcap, sinks)
-        assert importance_out is None  # `weighs`
+        weighed = weighed_by_kernels(importance_out)
+        if weighed is not None:
+            assert window is None  # nobody asks of a model that has one
+            self._kernels.weigh(
+                self.pages, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, weighed, meta.forms
+            )
         out = torch.empty(q.shape)
         self._kernels.attend(
             self.pages, q, kv_layer, meta.page_table, meta.cu_q, meta.kv_len, scale, window, out, meta.forms
         )
         return out
+
+
+def weighed_by_kernels(importance: Importance | None) -> tuple[Tensor, Tensor] | None:
+    """As the kernels take it."""
+    return None if importance is None else (torch.tensor(importance.sequences, dtype=torch.int32), importance.mass)

@@ -10,7 +10,7 @@ from octavo_kernels.cpu.library import Layer, Model, PackedWeight
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
 from octavo_runtime.model.compute import LayerWeights, Product
 from octavo_runtime.model.config import ModelConfig
-from octavo_runtime.model.cpu_attention import CpuBackend
+from octavo_runtime.model.cpu_attention import CpuBackend, weighed_by_kernels
 from octavo_runtime.model.cpu_product import CpuProduct
 from octavo_runtime.model.rotary import Rotary
 
@@ -35,7 +35,8 @@ class CpuLayers:
             *(config.norm_eps, config.head_dim**-0.5, rotary.cos.data_ptr(), rotary.sin.data_ptr()),
         )
         step = meta.pos, meta.slot_map, meta.page_table, meta.cu_q, meta.kv_len
-        self._kernels.layers(model, self._layers, kv_layers, step, residual, meta.forms)
+        weighed = weighed_by_kernels(meta.importance)
+        self._kernels.layers(model, self._layers, kv_layers, step, residual, meta.forms, weighed)
 
 
 def _entry(layer: LayerWeights) -> Layer:

@@ -6,6 +6,7 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from octavo_kernels import kv_form, reference
 from octavo_kernels.cpu.kernels import CpuKernels
@@ -41,6 +42,15 @@ CASES = {
     "dimension of five panels": Case(8, 2, 80, 64, None, ((64, 1), (10, 20))),
     "one head for many": Case(32, 1, 32, 32, None, ((40, 1), (0, 3))),
     "window": Case(6, 2, 64, 32, 40, ((0, 1), (39, 1), (40, 1), (700, 1), (290, 30))),
+}
+
+
+KINDS: dict[str, tuple[tuple[KvKind, KvKind], ...]] = {
+    "int8": (("int8", "int8"),),
+    "fp8": (("fp8", "fp8"),),
+    "dense keys": (("dense", "int8"),),
+    "dense values": (("fp8", "dense"),),
+    "side by side": (("dense", "dense"), ("int8", "int8"), ("int8", "fp8")),
 }
 
 
@@ -88,7 +98,22 @@ class Stage:
         return self.attend(range(len(self.ends)))
 
     def attend(self, indices: "range | list[int]") -> Tensor:
-        case, parts = self.case, [self.case.sequences[index] for index in indices]
+        q, table, cu_q, kv_len, forms = self.batch(indices)
+        out, case = torch.full(q.shape, torch.nan), self.case
+        self.kernels.attend(self.layout, q, self.layer, table, cu_q, kv_len, case.dim**-0.5, case.window, out, forms)
+        return out
+
+    def weigh(self, chosen: list[int], before: float) -> Tensor:
+        """What is added to `before` for the pages of some of all sequences: `[chosen, P]`."""
+        q, table, cu_q, kv_len, forms = self.batch(range(len(self.ends)))
+        mass = torch.full((len(chosen), table.shape[1]), before)
+        weighed = torch.tensor(chosen, dtype=torch.int32), mass
+        self.kernels.weigh(self.layout, q, self.layer, table, cu_q, kv_len, self.case.dim**-0.5, weighed, forms)
+        return mass
+
+    def batch(self, indices: "range | list[int]") -> tuple[Tensor, Tensor, Tensor, Tensor, Forms]:
+        """q, page_table, cu_q, kv_len and forms of these sequences' last tokens."""
+        parts = [self.case.sequences[index] for index in indices]
         q = torch.cat(
             [self.write(index, *(sum(part[:n]) for n in (1, 2))) for index, part in zip(indices, parts, strict=True)]
         )
@@ -96,38 +121,41 @@ class Stage:
         table = torch.tensor([self.pages[index] + [0] * (width - len(self.pages[index])) for index in indices])
         cu_q = torch.tensor([0, *itertools.accumulate(count for _, count in parts)], dtype=torch.int32)
         kv_len = torch.tensor([sum(part) for part in parts], dtype=torch.int32)
-        out = torch.full(q.shape, torch.nan)
         numbers = torch.tensor([self.form(index) for index in indices], dtype=torch.uint8)
         forms = Forms(numbers.repeat_interleave(torch.tensor([count for _, count in parts])), numbers)
-        self.kernels.attend(self.layout, q, self.layer, table, cu_q, kv_len, case.dim**-0.5, case.window, out, forms)
-        return out
+        return q, table, cu_q, kv_len, forms
 
     def expected(self, index: int) -> Tensor:
         """By the definition, in fp64 from what the cache holds."""
+        case, end = self.case, self.ends[index]
+        q, k, v = (x.unsqueeze(0) for x in self.seen(index))
+        begin = case.sequences[index][0]
+        visible = reference.visible_slots(torch.arange(begin, end), end, case.window).unsqueeze(0)
+        return reference.attend_rows(q, k, v, visible, case.dim**-0.5)[0]
+
+    def expected_mass(self, index: int) -> Tensor:
+        """The same of the attention that a sequence's pages get."""
+        case, end, count = self.case, self.ends[index], len(self.pages[index])
+        q, k, _ = self.seen(index)
+        k = functional.pad(k, (0, 0, 0, count * case.page - end))
+        visible = reference.visible_slots(torch.arange(case.sequences[index][0], end), k.shape[1], None)
+        return reference.attention_to_pages(q, k, visible, case.dim**-0.5, case.page)
+
+    def seen(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
+        """A sequence's queries of the step `[R, heads, dim]`, and keys and values `[kv_heads, end, dim]` that the cache holds."""
         case, end = self.case, self.ends[index]
         qkv = self.qkv[index].double()
         cos, sin = (table[:end].double() for table in self.angles)
         q, k, v = torch.split(qkv, [case.heads, case.kv_heads, case.kv_heads], dim=1)
         q, k = reference.rope(q, cos, sin), reference.rope(k, cos, sin)
         kinds = case.kinds[self.form(index)]
-        k, v = (held(x, kind).transpose(0, 1).unsqueeze(0) for x, kind in zip((k, v), kinds, strict=True))
-        begin = case.sequences[index][0]
-        visible = reference.visible_slots(torch.arange(begin, end), end, case.window).unsqueeze(0)
-        return reference.attend_rows(q[begin:].unsqueeze(0), k, v, visible, case.dim**-0.5)[0]
+        k, v = (held(x, kind).transpose(0, 1) for x, kind in zip((k, v), kinds, strict=True))
+        return q[case.sequences[index][0] :], k, v
 
 
 def held(x: Tensor, kind: KvKind) -> Tensor:
     """What a cache gives back of x."""
     return x.bfloat16().double() if kind == "dense" else kv_form.decode(*kv_form.encode(x, kind), kind).double()
-
-
-KINDS: dict[str, tuple[tuple[KvKind, KvKind], ...]] = {
-    "int8": (("int8", "int8"),),
-    "fp8": (("fp8", "fp8"),),
-    "dense keys": (("dense", "int8"),),
-    "dense values": (("fp8", "dense"),),
-    "side by side": (("dense", "dense"), ("int8", "int8"), ("int8", "fp8")),
-}
 
 
 @pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS.keys())
@@ -145,6 +173,24 @@ def test_attention_is_that_of_the_definition(kernels: CpuKernels, case: Case) ->
     expected = torch.cat([stage.expected(index) for index in range(len(case.sequences))])
     tolerance = 2e-4 if kernels.tier == "avx2" else 2e-2  # tiers of bf16 instructions round queries and weights
     torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+
+WEIGHED = ("decode", "chunks", "small pages", "large pages", "dimension of five panels", "one head for many")
+
+
+@pytest.mark.parametrize("kinds", [(("dense", "dense"),), KINDS["side by side"]], ids=["dense", "side by side"])
+@pytest.mark.parametrize("name", WEIGHED)
+def test_attention_to_pages_is_that_of_the_definition(
+    kernels: CpuKernels, name: str, kinds: tuple[tuple[KvKind, KvKind], ...]
+) -> None:
+    """Of some sequences of the batch, added to what is there; what lies behind their pages stays."""
+    stage = Stage(dataclasses.replace(CASES[name], kinds=kinds), kernels)
+    chosen = list(range(0, len(stage.ends), 2))
+    tolerance = 2e-4 if kernels.tier == "avx2" else 2e-2
+    for index, mass in zip(chosen, stage.weigh(chosen, before=0.5), strict=True):
+        expected = stage.expected_mass(index)
+        torch.testing.assert_close(mass[: len(expected)] - 0.5, expected, rtol=tolerance, atol=tolerance)
+        assert bool((mass[len(expected) :] == 0.5).all())
 
 
 @pytest.mark.parametrize("kinds", [(("dense", "dense"),), KINDS["side by side"]], ids=["dense", "side by side"])
