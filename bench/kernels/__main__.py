@@ -29,6 +29,7 @@ OPS = (
     "silu_mul",
     "sampling",
     "matmul",
+    "page_importance",
 )
 
 

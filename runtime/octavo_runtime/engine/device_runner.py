@@ -17,14 +17,14 @@ from torch import Tensor
 
 from octavo_runtime.engine.cuda_graphs import DecodeGraphs
 from octavo_runtime.engine.device_draws import Draws
-from octavo_runtime.engine.device_results import Results
+from octavo_runtime.engine.device_results import Results, Weighed
 from octavo_runtime.engine.device_slots import SlotTable, StepBatch
 from octavo_runtime.engine.device_stream import DeviceStream
 from octavo_runtime.engine.device_tables import DeviceTables, put_changes
 from octavo_runtime.engine.plan import StepPlan, StepResult
 from octavo_runtime.engine.rehearsal import rehearsals
 from octavo_runtime.engine.staging import Staging
-from octavo_runtime.model.attention import AttentionBackend, AttentionMeta
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, Importance
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_sampler import DeviceRows, DeviceSampler, likeliest
 from octavo_runtime.model.kv_pool import KvPool
@@ -80,7 +80,7 @@ class DeviceRunner:
         self._staging = Staging(stream, self.depth + 1, _STAGING_BYTES)
         self._results = Results(stream, self.depth + 1, limits.max_num_seqs)
         self._tables = DeviceTables(limits.max_num_seqs, self._slots.width, stream.device)
-        self._submitted: tuple[StepPlan, Tensor] | None = None
+        self._submitted: tuple[StepPlan, Tensor, Weighed | None] | None = None
         self._in_flight: collections.deque[int] = collections.deque()
         stream.follow()  # weights, pages and tables were made on the default stream
 
@@ -103,28 +103,30 @@ class DeviceRunner:
             changes = put_changes(self._staging, pages, plan.copies)
             self._staging.send()
             self._tables.apply(changes, self._pool)
-            hidden = self._graphs.replay(size, inputs.slots.data_ptr()) if decodes else None
+            importance = self._importance(batch)
+            recorded = decodes and importance is None
+            hidden = self._graphs.replay(size, inputs.slots.data_ptr()) if recorded else None
             if hidden is None:
-                hidden = self._forward(inputs, batch.q_lens, tuple(batch.kv_len.tolist()))
-        self._submitted = plan, hidden
+                hidden = self._forward(inputs, batch.q_lens, tuple(batch.kv_len.tolist()), importance)
+        self._submitted = plan, hidden, self._weighed(plan, batch, importance)
         self._in_flight.append(plan.step)
 
     def sample(self, step: int, masks: None = None) -> None:
         """Give the device a draw for each run that reaches the end of what its slot knows, and the copy of its result."""
         assert self._submitted is not None
         assert masks is None
-        plan, hidden = self._submitted
+        plan, hidden, weighed = self._submitted
         assert plan.step == step
         self._submitted = None
         draws = self._slots.draw(plan.run)
         with self._stream.active(), torch.inference_mode():
-            self._draw(hidden, draws)
+            self._draw(hidden, draws, weighed)
 
     def collect(self, step: int) -> StepResult:
         """Wait for the oldest step in flight; its draws."""
         oldest = self._in_flight.popleft()
         assert oldest == step
-        return StepResult(step, self._results.collect())
+        return self._results.collect(step)
 
     def reset(self) -> None:
         """Forget all slots."""
@@ -156,7 +158,8 @@ class DeviceRunner:
 
     def rehearse(self) -> Iterator[int]:
         """Run steps of every kind in the sink page. Yields percentages."""
-        plans = rehearsals(self._limits.max_num_seqs, self._limits.max_model_len, self._limits.max_num_batched_tokens)
+        limits, weigh = self._limits, self._backend.weighs and self._model.config.window is None
+        plans = rehearsals(limits.max_num_seqs, limits.max_model_len, limits.max_num_batched_tokens, weigh)
         for done, plan in enumerate(plans):
             self.submit(plan)
             self.sample(plan.step)
@@ -185,7 +188,27 @@ class DeviceRunner:
             slot_map=put(batch.slot_map),
         )
 
-    def _forward(self, inputs: _Inputs, q_lens: tuple[int, ...], kv_lens: tuple[int, ...]) -> Tensor:
+    def _importance(self, batch: StepBatch) -> Importance | None:
+        """Where the layers add up what pages get, for the sequences that have a budget."""
+        if not batch.weighed:
+            return None
+        width = -(-int(batch.kv_len[list(batch.weighed)].max()) // self._limits.page_size)
+        return Importance(batch.weighed, torch.zeros(len(batch.weighed), width, device=self._stream.device))
+
+    def _weighed(self, plan: StepPlan, batch: StepBatch, importance: Importance | None) -> Weighed | None:
+        if importance is None:
+            return None
+        page_size = self._limits.page_size
+        slots = [(plan.run[index].slot, -(-int(batch.kv_len[index]) // page_size)) for index in batch.weighed]
+        return Weighed(slots, importance.mass)
+
+    def _forward(
+        self,
+        inputs: _Inputs,
+        q_lens: tuple[int, ...],
+        kv_lens: tuple[int, ...],
+        importance: Importance | None = None,
+    ) -> Tensor:
         """→ the hidden state of all tokens. What is recorded: everything here depends on the inputs' addresses and shapes alone."""
         meta = AttentionMeta(
             cu_q=inputs.cu_q,
@@ -195,11 +218,12 @@ class DeviceRunner:
             slot_map=inputs.slot_map,
             q_lens=q_lens,
             kv_lens=kv_lens,
+            importance=importance,
         )
         ids = self._tables.known_ids(inputs.ids, inputs.slots, meta.decodes)
         return self._model.hidden(ids, meta, self._backend, self._pool.layers)
 
-    def _draw(self, hidden: Tensor, draws: Draws) -> None:
+    def _draw(self, hidden: Tensor, draws: Draws, weighed: Weighed | None) -> None:
         put, count = self._staging.put, len(draws.slots)
         rows = put(draws.rows)
         slots = put(draws.slots)
@@ -219,7 +243,9 @@ class DeviceRunner:
             ids, offers = self._choose(hidden.index_select(0, rows), banned, parameters, draws.top)
             if count:
                 self._tables.drew(slots, ids)
-        self._results.send(draws, ids, offers)
+        if weighed is not None:
+            weighed.mass.div_(len(self._pool.layers))
+        self._results.send(draws, ids, offers, weighed)
 
     def _choose(
         self, hidden: Tensor, banned: Tensor, parameters: DeviceRows, top: int

@@ -34,6 +34,7 @@ class StepBatch:
     ids: Ints  # [T], DRAWN for what only the device knows
     pos: Ints  # [T]
     slot_map: Ints  # [T]
+    weighed: tuple[int, ...] = ()  # sequences whose pages' attention is told
 
     @property
     def q_lens(self) -> tuple[int, ...]:
@@ -48,6 +49,7 @@ class SlotTable:
         self._entries: dict[int, NewSlot] = {}
         self._tokens: Ints = np.zeros((max_num_seqs + 1, max_model_len + 1), dtype=np.int64)
         self._pages: Ints = np.zeros((max_num_seqs + 1, self.width), dtype=np.int64)
+        self._evicted: Ints = np.zeros(max_num_seqs + 1, dtype=np.int64)  # tokens whose pages are gone
         self._given: Ints = np.ones(max_num_seqs + 1, dtype=np.int64)  # tokens that a slot came with
         self._lengths: Ints = np.ones(max_num_seqs + 1, dtype=np.int64)  # those, and those drawn since
         self._parameters = np.zeros(max_num_seqs + 1, dtype=PARAMETERS)
@@ -61,6 +63,8 @@ class SlotTable:
         for entry in plan.new:
             self._enter(entry)
             places.append(entry.slot * self.width + np.arange(len(entry.pages)))
+        for number, tokens in plan.evicted:
+            self._evicted[number] = tokens
         for number, place, pages in plan.grown:
             self._pages[number, place : place + len(pages)] = pages
             places.append(number * self.width + place + np.arange(len(pages)))
@@ -77,17 +81,19 @@ class SlotTable:
         cu_q = np.concatenate(([0], np.cumsum(counts)))
         row = np.repeat(slots, counts)
         pos = np.arange(cu_q[-1]) - np.repeat(cu_q[:-1] - starts, counts)
-        page = self._pages[row, pos // self._page_size]
+        slot = pos - self._evicted[row]
+        page = self._pages[row, slot // self._page_size]
         ids = np.where(pos < self._given[row], self._tokens[row, pos], DRAWN)
         # The device knows the newest tokens of the leading sequences of one token only.
         assert np.repeat(np.cumprod(counts == 1), counts)[ids == DRAWN].all()
         return StepBatch(
             slots=slots,
-            kv_len=(starts + counts).astype(np.int32),
+            kv_len=(starts + counts - self._evicted[slots]).astype(np.int32),
             cu_q=cu_q.astype(np.int32),
             ids=ids,
             pos=pos,
-            slot_map=page * self._page_size + pos % self._page_size,
+            slot_map=page * self._page_size + slot % self._page_size,
+            weighed=tuple(index for index, run in enumerate(runs) if self._entries[run.slot].weigh),
         )
 
     def draw(self, runs: list[Run]) -> Draws:
@@ -111,6 +117,7 @@ class SlotTable:
         self._tokens[slot, : len(entry.tokens)] = entry.tokens
         self._pages[slot] = 0
         self._pages[slot, : len(entry.pages)] = entry.pages
+        self._evicted[slot] = entry.evicted
         self._given[slot] = self._lengths[slot] = len(entry.tokens)
         self._parameters[slot] = (sampling.temperature, sampling.top_p, sampling.min_p, sampling.top_k)
         self._seeds[slot] = entry.seed

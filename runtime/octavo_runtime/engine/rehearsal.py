@@ -9,8 +9,10 @@ _SAMPLING = (Sampling(temperature=0.0), Sampling(temperature=1.0, top_p=0.9, top
 _PROMPT_TOKENS = 16  # more than the decode kernel takes
 
 
-def rehearsals(max_num_seqs: int, max_model_len: int, max_num_batched_tokens: int) -> list[StepPlan]:
-    """Each begins with no slots. The largest come first."""
+def rehearsals(
+    max_num_seqs: int, max_model_len: int, max_num_batched_tokens: int, weigh: bool = False
+) -> list[StepPlan]:
+    """Each begins with no slots. The largest come first. `weigh`: whether sequences may have a budget."""
     longest = max_model_len - 1
     kinds = [_shares(max_num_batched_tokens, max_num_seqs, longest)]
     count = min(max_num_batched_tokens, longest * max_num_seqs)
@@ -27,7 +29,9 @@ def rehearsals(max_num_seqs: int, max_model_len: int, max_num_batched_tokens: in
         for kind in kinds
         if len(kind) <= max_num_seqs and sum(kind) <= max_num_batched_tokens and max(kind) <= longest
     ]
-    return [_plan(step, counts) for step, counts in enumerate(fitting, start=1)]
+    plans = [_plan(step, counts) for step, counts in enumerate(fitting, start=1)]
+    weighed = [counts for counts in ([1, _PROMPT_TOKENS], [1]) if weigh and counts in fitting]
+    return plans + [_plan(step, counts, weigh=True) for step, counts in enumerate(weighed, start=len(plans) + 1)]
 
 
 def _shares(tokens: int, sequences: int, longest: int) -> list[int]:
@@ -36,9 +40,9 @@ def _shares(tokens: int, sequences: int, longest: int) -> list[int]:
     return [one for one in [share] * (sequences - rest) + [share + 1] * rest if one]
 
 
-def _plan(step: int, counts: list[int]) -> StepPlan:
+def _plan(step: int, counts: list[int], weigh: bool = False) -> StepPlan:
     new = [
-        NewSlot(slot, [0] * count, [], _SAMPLING[slot % len(_SAMPLING)], seed=slot, min_length=0, banned=[])
+        NewSlot(slot, [0] * count, [], _SAMPLING[slot % len(_SAMPLING)], slot, min_length=0, banned=[], weigh=weigh)
         for slot, count in enumerate(counts)
     ]
     return StepPlan(step, new, [], [], [Run(slot, 0, count) for slot, count in enumerate(counts)], [], [])

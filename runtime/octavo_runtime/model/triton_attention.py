@@ -12,6 +12,7 @@ from torch import Tensor
 
 from octavo_kernels.gpu.decode_attention import MAX_QUERIES, decode_attention, split_count, workspace_floats
 from octavo_kernels.gpu.kv_write import kv_write
+from octavo_kernels.gpu.page_importance import page_importance
 from octavo_kernels.gpu.prefill_attention import prefill_attention
 from octavo_kernels.gpu.rms_norm import rms_norm
 from octavo_kernels.gpu.rope import rope
@@ -40,7 +41,7 @@ class TritonBackend:
     """Steps have at most `most_sequences`. `processors`: how many the GPU has; the split count goes by it."""
 
     name = "triton"
-    weighs = False
+    weighs = True
 
     def __init__(self, shape: AttentionShape, most_sequences: int, processors: int, device: torch.device) -> None:
         if shape.head_dim > _WIDEST:
@@ -55,6 +56,7 @@ class TritonBackend:
         rows = [(batch, self._splits(batch)) for batch in range(1, most_sequences + 1)]
         rows.append((_MOST_SHORT * MAX_QUERIES, self._splits(_MOST_SHORT)))
         floats = max(workspace_floats(count, shape.heads, shape.head_dim, splits) for count, splits in rows)
+        self._asking: tuple[Importance, Tensor] | None = None
         self._workspace = torch.empty(floats, dtype=torch.float32, device=device)
 
     def rotate_and_write(
@@ -80,11 +82,12 @@ class TritonBackend:
         sinks: Tensor | None,
         importance_out: Importance | None = None,
     ) -> Tensor:
-        assert importance_out is None  # `weighs`
         options = AttentionOptions(scale, window, softcap, sinks)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         out[sum(meta.q_lens) :].zero_()  # what only fills up the batch
         groups = _groups(meta.q_lens, meta.decodes)
+        if importance_out is not None:
+            self._weigh(q, kv_layer, meta, options, importance_out)
         begin, middle = groups.singles, groups.singles + groups.short
         if groups.singles:
             self._decode(q, kv_layer, _part(meta, 0, begin), options, out, 1, self._splits(groups.singles))
@@ -95,6 +98,25 @@ class TritonBackend:
             rest = _part(meta, middle, len(meta.q_lens))
             prefill_attention(q, kv_layer, rest, self._layout, options, out, groups.longest)
         return out
+
+    def _weigh(
+        self, q: Tensor, kv_layer: Tensor, meta: AttentionMeta, options: AttentionOptions, importance: Importance
+    ) -> None:
+        """Sequences of one token apart from the others: they need fewer rows of a tile."""
+        batch, chosen = _part(meta, 0, len(meta.q_lens)), self._chosen(importance)
+        singles = sum(index < meta.decodes for index in importance.sequences)
+        longest = max((meta.q_lens[index] for index in importance.sequences[singles:]), default=0)
+        for some, queries in ((slice(0, singles), 1), (slice(singles, None), longest)):
+            if len(chosen[some]):
+                rows = chosen[some], importance.mass[some]
+                page_importance(q, kv_layer, batch, self._layout, options, *rows, queries)
+
+    def _chosen(self, importance: Importance) -> Tensor:
+        """On the device, once for all layers of a step."""
+        if self._asking is None or self._asking[0] is not importance:
+            device = importance.mass.device
+            self._asking = importance, torch.tensor(importance.sequences, dtype=torch.int32, device=device)
+        return self._asking[1]
 
     def _decode(
         self,

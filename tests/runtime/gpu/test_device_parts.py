@@ -82,7 +82,7 @@ def test_batch_sizes_reach_the_most_sequences(most: int, sizes: tuple[int, ...])
 def test_rehearsals_keep_within_the_limits_and_reach_the_largest_step(
     sequences: int, context: int, tokens: int
 ) -> None:
-    plans = rehearsals(sequences, context, tokens)
+    plans = rehearsals(sequences, context, tokens, weigh=True)
     largest = min(tokens, sequences * (context - 1))
     assert plans[0].tokens == largest
     for plan in plans:
@@ -92,6 +92,8 @@ def test_rehearsals_keep_within_the_limits_and_reach_the_largest_step(
         assert max(counts) < context
         ones = next((i for i, count in enumerate(counts) if count > 1), len(counts))
         assert 1 not in counts[ones:]
+    assert [entry.weigh for entry in plans[-1].new] == [True]
+    assert not any(entry.weigh for entry in rehearsals(sequences, context, tokens)[-1].new)
     decodes = {len(plan.run) for plan in plans if all(run.count == 1 for run in plan.run)}
     assert {min(size, sequences) for size in batch_sizes(sequences) if size <= tokens} <= decodes
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from octavo_runtime.engine.pipeline import Runner
+from octavo_runtime.engine.plan import StepPlan, StepResult
 from octavo_runtime.messages import AddRequest, BeamSearch, Sampling
 from octavo_runtime.model.decoder import Decoder
 from tests.runtime.engine.tiny_engine import ask, prompt
@@ -20,6 +22,33 @@ def crowd() -> list[AddRequest]:
 
 # A hundred answers of one token: longer ones are admitted as if they were as short, and run out of pages.
 SHORT_ONES = [ask(f"short {index}", [index], max_tokens=1) for index in range(100)]
+
+
+class Recorder:
+    """A runner, with all that it was told and gave."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.depth = runner.depth
+        self.plans: list[StepPlan] = []
+        self.results: list[StepResult] = []
+
+    def submit(self, plan: StepPlan) -> None:
+        self.plans.append(plan)
+        self._runner.submit(plan)
+
+    def sample(self, step: int, masks: None = None) -> None:
+        self._runner.sample(step, masks)
+
+    def collect(self, step: int) -> StepResult:
+        self.results.append(self._runner.collect(step))
+        return self.results[-1]
+
+    def reset(self) -> None:
+        self._runner.reset()
+
+    def abandon(self, step: int) -> None:
+        self._runner.abandon(step)
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +92,25 @@ def test_gives_the_tokens_of_the_host_runner(decoder: Decoder, sizes: Sizes, pre
     assert (stream.replays > 10) == warmed
     assert given.most_in_flight == 2
     assert (given.preemptions > 0) == preempts
+
+
+def test_gives_what_the_host_runner_gives_for_plans_with_evictions(decoder: Decoder) -> None:
+    """The same plans on both: what pages get, and what is drawn from what is left."""
+    sizes = Sizes()
+    recorder = Recorder(host_runner(decoder, sizes))
+    requests = [
+        ask("a", prompt("a", 100), max_tokens=50, kv_budget_tokens=64),
+        ask("b", prompt("b", 30), SEEDED, max_tokens=20),
+        ask("c", prompt("c", 10), SEEDED, max_tokens=90, kv_budget_tokens=80, n=2),
+    ]
+    answers(recorder, requests, sizes)
+    assert any(plan.evicted for plan in recorder.plans)
+    runner = inline_runner(decoder, sizes)
+    for plan, expected in zip(recorder.plans, recorder.results, strict=True):
+        runner.submit(plan)
+        runner.sample(plan.step)
+        given = runner.collect(plan.step)
+        assert given.drawn == expected.drawn
+        assert [slot for slot, _ in given.masses] == [slot for slot, _ in expected.masses]
+        for (_, mass), (_, other) in zip(given.masses, expected.masses, strict=True):
+            assert mass == pytest.approx(other, abs=1e-5)

@@ -14,7 +14,7 @@ from torch import Tensor
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
 from octavo_runtime.messages import Sampling
-from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, AttentionShape
+from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, AttentionShape, Importance
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
@@ -102,6 +102,28 @@ def test_logits_are_the_references(changes: dict[str, object]) -> None:
     given = logits(fused, backend_of(fused), sequences, steps)
     assert expected.isfinite().all()
     torch.testing.assert_close(given, expected, rtol=2e-4, atol=2e-4 * float(expected.abs().max()))
+
+
+def test_pages_get_the_attention_that_the_reference_says() -> None:
+    """Of one token, and of chunks, beside a sequence that does not ask."""
+    decoder = random_decoder(ONE_LAYER, DEVICE, TritonCompute())
+    backends: list[AttentionBackend] = [reference_backend(decoder), backend_of(decoder)]
+    sequences = [prompt("a", 33), prompt("b", 17), prompt("c", 40)]
+    masses = []
+    for backend in backends:
+        table = shuffled_pages(3, 40, PAGE)
+        pool = KvPool(ONE_LAYER.layers, table.numel(), backend.page_bytes, DEVICE)
+        for chunks in ([Chunk(0, 0, 32), Chunk(1, 0, 17)], [Chunk(0, 32, 1), Chunk(2, 0, 40)]):
+            width = -(-max(chunk.start + chunk.count for chunk in chunks) // PAGE)
+            asking = (0, 1) if chunks[0].count == 1 else (1,)
+            importance = Importance(asking, torch.zeros(len(asking), width, device=DEVICE))
+            meta = dataclasses.replace(on_device(attention_meta(chunks, table, PAGE)), importance=importance)
+            ids = [token for chunk in chunks for token in sequences[chunk.row][chunk.start : chunk.start + chunk.count]]
+            with torch.inference_mode():
+                decoder.hidden(torch.tensor(ids, device=DEVICE), meta, backend, pool.layers)
+            masses.append(importance.mass.cpu())
+    for given, expected in zip(masses[2:], masses[:2], strict=True):
+        torch.testing.assert_close(given, expected, rtol=2e-4, atol=2e-4)
 
 
 def test_heads_wider_than_the_kernels_are_refused() -> None:
