@@ -62,6 +62,7 @@ class Gauges:
             prefix_queries_tokens_total=counts.prefix_queries_tokens_total,
             prefix_hits_tokens_total=counts.prefix_hits_tokens_total,
             page_copies_total=life.tables.copies_total,
+            evicted_tokens_total=life.tables.evicted_tokens_total,
             predicted_peak_blocks=predicted_peak,
             predicted_deficit_blocks=predicted_deficit,
             pressure_level=self._ladder.tell(),

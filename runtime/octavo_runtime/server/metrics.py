@@ -53,6 +53,11 @@ TOTALS = (  # counter, the total of `Stats` it follows, what it is
     ),
     ("octavo_page_copies", "page_copies_total", "KV pages copied because a sequence that shared one wrote to it."),
     (
+        "octavo_kv_evicted_tokens",
+        "evicted_tokens_total",
+        "Tokens whose keys and values were given up to stay within a sequence's budget.",
+    ),
+    (
         "octavo_preempted_ahead",
         "preempted_ahead_total",
         "Sequences preempted by the memory ladder before pages lacked.",

@@ -102,6 +102,7 @@ def test_its_end_tells_what_was_evicted() -> None:
     paper = Paper(pages=40, context=128)
     paper.add("r", 60, 12, kv_budget_tokens=BUDGET)
     paper.run()
+    assert paper.stats.evicted_tokens_total == 48
     assert paper.finished["r"].degraded == [f"kv_budget: 48 tokens of its history were evicted to stay within {BUDGET}"]
 
 

@@ -77,6 +77,7 @@ def test_metrics_have_the_agreed_names_and_types(server: RunningServer) -> None:
         "octavo_prefix_queries_tokens": "counter",
         "octavo_prefix_hits_tokens": "counter",
         "octavo_page_copies": "counter",
+        "octavo_kv_evicted_tokens": "counter",
         "octavo_output_length_over_forecast": "histogram",
         "octavo_batch_size": "histogram",
         "octavo_engine_busy_seconds": "counter",

@@ -112,7 +112,7 @@ def test_totals_of_the_engine_become_counters_and_never_shrink() -> None:
         STATS, prefix_queries_tokens_total=10, prefix_hits_tokens_total=0, page_copies_total=0
     )
     more = msgspec.structs.replace(
-        STATS, prefix_queries_tokens_total=110, prefix_hits_tokens_total=7, page_copies_total=3
+        STATS, prefix_queries_tokens_total=110, prefix_hits_tokens_total=7, page_copies_total=3, evicted_tokens_total=64
     )
     for stats in (STATS, fewer, more):
         one.step(StepOutputs(1, [], stats))
@@ -121,6 +121,7 @@ def test_totals_of_the_engine_become_counters_and_never_shrink() -> None:
     for name in ("octavo_prefix_hits_tokens_total", "vllm:prefix_cache_hits_total"):
         assert value(one, name) == 60 + 7
     assert value(one, "octavo_page_copies_total") == 2 + 3
+    assert value(one, "octavo_kv_evicted_tokens_total") == 64
 
 
 def test_forecasts_are_compared_with_what_came() -> None:

@@ -92,8 +92,8 @@ def test_what_only_the_engine_decides_by_goes_to_it() -> None:
     plain = plan()
     assert (plain.id, plain.tenant_salt) == ("id", b"salt")
     assert (plain.n, plain.beam, plain.priority, plain.deadline_s) == (1, None, 0, None)
-    asked = plan(n=3, priority=-5, deadline_s=1.5)
-    assert (asked.n, asked.beam, asked.priority, asked.deadline_s) == (3, None, -5, 1.5)
+    asked = plan(n=3, priority=-5, deadline_s=1.5, kv_budget_tokens=512)
+    assert (asked.n, asked.beam, asked.priority, asked.deadline_s, asked.kv_budget_tokens) == (3, None, -5, 1.5, 512)
 
 
 @pytest.mark.parametrize(
