@@ -18,6 +18,7 @@ from octavo_runtime.engine.pressure import (
     length_cap,
     measures,
     next_standing,
+    passed_over,
     sentence,
 )
 from octavo_runtime.engine.yielding import Yielding
@@ -93,7 +94,7 @@ class Ladder:
             return
         self.measures = measures(level, self._means)
         for climbed in range(before.level, level):
-            self.entered_total[climbed] += 1
+            self.entered_total[climbed] += not passed_over(climbed + 1, self._means)
         log.log(
             logging.WARNING if level > before.level else logging.INFO,
             "memory pressure from level %d to %s",

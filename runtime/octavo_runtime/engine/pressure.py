@@ -26,6 +26,7 @@ class Step(NamedTuple):
     does: str
 
 
+LOSSY_LEVEL = 6
 STEPS = (
     Step(0.9, "expects the longest outputs, drafts nothing, prefetches nothing"),
     Step(1.0, "writes cold pages to tiers and swaps the least urgent"),
@@ -120,7 +121,7 @@ def measures(level: int, means: Means) -> Measures:
         few_enter=level >= 3,
         preempts_ahead=level >= 4,
         caps_length=level >= 5,
-        lossy=level >= 6 and means.lossy,
+        lossy=level >= LOSSY_LEVEL and means.lossy,
         refuses=level >= 7,
     )
 
@@ -151,4 +152,9 @@ def _called_for(signs: Signs, means: Means, share: float) -> int:
     level = sum(signs.pressure >= share * step.pressure for step in STEPS)
     if signs.runs_out:
         level = max(level, SHORTAGE_LEVEL)
-    return level - 1 if level == 6 and not means.lossy else level
+    return level - 1 if passed_over(level, means) else level
+
+
+def passed_over(level: int, means: Means) -> bool:
+    """What is lossy, where it is not allowed."""
+    return level == LOSSY_LEVEL and not means.lossy
