@@ -13,6 +13,7 @@ from octavo_runtime.engine.ranks.placement import placement
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.server.engine_process import end_engine, start_engine
 from octavo_runtime.server.run_dir import DEFAULT, held_run_dir
+from octavo_runtime.weights_folder import settled_folder
 
 log = logging.getLogger("octavo")
 
@@ -34,7 +35,8 @@ def serve(config: ServeConfig) -> int:
                 return follow(dataclasses.replace(config, run_dir=str(run_dir)), placed)
             if run_dir != DEFAULT:
                 log.info("drain with: octavo drain --run-dir %s", shlex.quote(str(run_dir)))
-            return _serve(dataclasses.replace(config, run_dir=str(run_dir)), run_dir)
+            weights = settled_folder(config.weights_cache, os.environ)
+            return _serve(dataclasses.replace(config, run_dir=str(run_dir), weights_cache=weights), run_dir)
     except ConfigError as error:
         print(f"octavo: {error}", file=sys.stderr)
         return 2

@@ -19,6 +19,7 @@ DEFAULT_MAX_NUM_SEQS = 64
 DEFAULT_KV_TIER_DISK_BYTES = 16 << 30
 LONG_PROMPT_TOKENS = 8192  # while most prompts are longer, the automatic max_num_seqs is halved
 KV_CACHE_DTYPES = ("auto", "bfloat16", "int8", "fp8")
+NO_CACHE = "none"  # of --weights-cache
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
 _MODEL_FORMS = "give the path of a GGUF file or a model folder, as a path or file:///path"
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -139,6 +140,11 @@ class ServeConfig:
     )
     kv_cache_dtype_v: str = option(
         "auto", "what values alone are kept as; auto: as --kv-cache-dtype says", choices=KV_CACHE_DTYPES
+    )
+    weights_cache: str | None = option(
+        None,
+        "folder for weights as the CPU kernels take them, which later starts map instead of packing; none: keep none (default: "
+        "octavo/weights in the user's cache folder, none in a container)",
     )
     kv_cache_memory: int | None = option(
         None,
@@ -268,6 +274,11 @@ class ServeConfig:
     def model_path(self) -> Path:
         """The model's file or folder; `file:///…` and plain paths."""
         return Path(unquote(urlparse(self.model).path)) if self.model.startswith("file://") else Path(self.model)
+
+    @property
+    def weights_folder(self) -> Path | None:
+        """Where packed weights are kept; None: nowhere."""
+        return None if self.weights_cache is None or self.weights_cache == NO_CACHE else Path(self.weights_cache)
 
     @property
     def model_name(self) -> str:

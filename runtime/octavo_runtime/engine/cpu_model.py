@@ -15,6 +15,7 @@ from octavo_runtime.model.cpu_attention import CpuBackend
 from octavo_runtime.model.cpu_compute import CpuCompute
 from octavo_runtime.model.linear import Linear, TiledLinear
 from octavo_runtime.model.mixed_attention import MixedBackend
+from octavo_runtime.model.packed_weights import WeightsCache
 from octavo_runtime.model.tiled_attention import TiledBackend
 from octavo_runtime.model.torch_compute import TorchCompute
 
@@ -28,10 +29,17 @@ _MOST_HEAD_DIM = 256
 class CpuModel:
     """`dtype`: of weights, keys and values."""
 
-    compute: Compute
+    torch_compute: TorchCompute | None  # where no kernels do
     dtype: torch.dtype
     kernels: CpuKernels | None  # None: plain torch
     batch_invariant: bool
+
+    def computing(self, cache: WeightsCache) -> Compute:
+        """What multiplies with weights: packed ones come from `cache` where it has them."""
+        if self.kernels is not None:
+            return CpuCompute(self.kernels, cache.packer(self.kernels))
+        assert self.torch_compute is not None
+        return self.torch_compute
 
     def backend(self, shape: AttentionShape) -> AttentionBackend:
         if self.kernels is not None:
@@ -53,7 +61,7 @@ def choose(config: ServeConfig, model: ModelConfig, page_size: int, threads: int
             reason = str(error)
         else:
             log.info("CPU kernels: tier %s, %d threads", kernels.tier, threads)
-            return CpuModel(CpuCompute(kernels), torch.bfloat16, kernels, config.batch_invariant)
+            return CpuModel(None, torch.bfloat16, kernels, config.batch_invariant)
     level = logging.INFO if config.dtype == "float32" else logging.WARNING
     log.log(level, "plain torch computes, several times slower than the CPU kernels: %s", reason)
     dtype = torch.bfloat16 if config.dtype == "bfloat16" or _multiplies_bfloat16(config) else torch.float32

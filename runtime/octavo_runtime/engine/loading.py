@@ -22,6 +22,7 @@ from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_weights import DeviceCheckpoint
 from octavo_runtime.model.invariance import is_batch_invariant
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.packed_weights import WeightsCache
 from octavo_runtime.model.parallel_compute import ParallelCompute
 from octavo_runtime.model.sharded_weights import ShardedCheckpoint
 from octavo_runtime.model.sharding import Shard
@@ -99,9 +100,11 @@ def _load_on_cpu(
     block_size = forms[0].page_size
     model, max_model_len = checkpoint.config, _context(config, checkpoint.config)
     cpu = cpu_model.choose(config, model, block_size, _threads(ranks))
-    compute = _spanning(cpu.compute, ranks)
+    cache = WeightsCache(config.weights_folder, checkpoint)
+    compute = _spanning(cpu.computing(cache), ranks)
     with torch.inference_mode():
         decoder = Decoder(model, WeightReader(checkpoint, cpu.dtype, progress), max_model_len, device, compute)
+    cache.keep()
     check_dense_type(config, cpu.dtype)
     backend = cpu.backend(AttentionShape(model.heads, model.kv_heads, model.head_dim, block_size, cpu.dtype, forms))
     pages, reserved = _pages_on_cpu(config, model.layers * backend.page_bytes, _sharing(ranks), reserved)

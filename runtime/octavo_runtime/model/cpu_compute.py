@@ -10,6 +10,7 @@ from octavo_runtime.model.compute import Embedding, Layers, LayerWeights, Produc
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.cpu_layers import CpuLayers
 from octavo_runtime.model.cpu_product import CpuEmbedding, CpuProduct
+from octavo_runtime.model.packed_weights import Packer
 from octavo_runtime.model.rotary import Rotary
 from octavo_runtime.model.sampler import FreeDraw, Ranked
 from octavo_runtime.model.weights import WeightReader
@@ -30,16 +31,16 @@ class CpuDrawing:
 class CpuCompute:
     name = "cpu"
 
-    def __init__(self, kernels: CpuKernels) -> None:
+    def __init__(self, kernels: CpuKernels, packer: Packer | None = None) -> None:
         self._kernels = kernels
+        self._packer = packer or Packer(kernels)
         self.drawing = CpuDrawing(kernels)
 
     def product(self, weights: WeightReader, parts: Mapping[str, tuple[int, int]]) -> Product:
-        shards = [weights.take(name, shape) for name, shape in parts.items()]
-        return CpuProduct(self._kernels, self._kernels.pack(torch.cat(shards) if len(shards) > 1 else shards[0]))
+        return CpuProduct(self._kernels, self._packer(weights, parts))
 
     def embedding(self, weights: WeightReader, name: str, shape: tuple[int, int]) -> Embedding:
-        return CpuEmbedding(self._kernels, self._kernels.pack(weights.take(name, shape)))
+        return CpuEmbedding(self._kernels, self._packer(weights, {name: shape}))
 
     def vector(self, weights: WeightReader, name: str, length: int) -> Tensor:
         return weights.take(name, (length,), torch.float32)

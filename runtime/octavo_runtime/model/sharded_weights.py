@@ -16,14 +16,14 @@ class ShardedCheckpoint:
         self.path: Path = checkpoint.path
         self.config: ModelConfig = local_config(checkpoint.config, shard)
         self._checkpoint = checkpoint
-        self._shard = shard
+        self.shard = shard
 
     def names(self) -> set[str]:
         return self._checkpoint.names()
 
     def read(self, name: str, dtype: torch.dtype, part: Cut | None = None) -> torch.Tensor:
         assert part is None  # no part of a part
-        return self._checkpoint.read(name, dtype, cut(self._checkpoint.config, self._shard, name))
+        return self._checkpoint.read(name, dtype, cut(self._checkpoint.config, self.shard, name))
 
     def fingerprint(self) -> bytes:
         """The whole model's."""

@@ -51,6 +51,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
     raise ModelError(f"model {path} is neither a GGUF file nor a folder with config.json and *.safetensors")
 
 
+def stored_files(path: Path) -> list[Path]:
+    """The files that hold the weights of a model that was opened before."""
+    return _shards(path) if path.is_dir() else [path]
+
+
 class SafetensorsCheckpoint:
     """A Hugging Face folder: `config.json`, and `model.safetensors` or shards named by `model.safetensors.index.json`."""
 
@@ -151,6 +156,11 @@ class WeightReader:
             )
         self._progress(100 * (self._total - len(self._left)) // self._total)
         return tensor
+
+    def skip(self, name: str) -> None:
+        """Count the tensor as taken, for somebody who has what it holds."""
+        self._left.remove(name)
+        self._progress(100 * (self._total - len(self._left)) // self._total)
 
     def finish(self) -> None:
         """Raises ModelError if a tensor was left over."""
