@@ -1,4 +1,4 @@
-"""`octavo serve | drain | bench | --version`. Flags come from `config.py`'s table, each also as an environment variable.
+"""`octavo serve | drain | preload | bench | --version`. Flags come from `config.py`'s table, each also as an environment variable.
 
 Kept light: `octavo drain` runs as a preStop hook and must not import a server.
 """
@@ -25,6 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from octavo_runtime.cli_drain import drain
 
         return drain(drain_run_dir(parsed, os.environ), parsed.settle, parsed.timeout)
+    if parsed.command == "preload":
+        from octavo_runtime.cli_preload import preload, show
+
+        if parsed.status:
+            return show(parsed.weights_cache, parsed.socket)
+        return preload(parsed.models, parsed.weights_cache, parsed.socket, parsed.lock, parsed.once)
     if parsed.command == "bench":
         from octavo_runtime.cli_bench import bench
 
@@ -75,11 +81,16 @@ def parser() -> argparse.ArgumentParser:
         prog="octavo", description="Serve a language model behind an OpenAI-compatible API.", allow_abbrev=False
     )
     root.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain|bench")
+    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain|preload|bench")
     _add_serve(commands.add_parser("serve", help="serve a model", allow_abbrev=False, epilog=_ENVIRONMENT_HELP))
     _add_drain(
         commands.add_parser(
             "drain", help="let a running server finish what is in flight and refuse new requests", allow_abbrev=False
+        )
+    )
+    _add_preload(
+        commands.add_parser(
+            "preload", help="keep packed weights of models in this machine's memory for `serve`", allow_abbrev=False
         )
     )
     _add_bench(commands.add_parser("bench", help="run a benchmark of the source checkout", allow_abbrev=False))
@@ -147,6 +158,21 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
         default=DRAIN_TIMEOUT_S,
         help=f"seconds after settling that requests in flight get to finish (default: {DRAIN_TIMEOUT_S})",
     )
+
+
+def _add_preload(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", nargs="*", help="GGUF files or model folders, as `serve` takes them")
+    parser.add_argument(
+        "--weights-cache",
+        metavar="DIR",
+        help="folder of packed weights, the one that `serve` is given (default: OCTAVO_WEIGHTS_CACHE, else as for `serve`)",
+    )
+    parser.add_argument("--socket", metavar="PATH", help="where it answers (default: preload.sock in that folder)")
+    parser.add_argument(
+        "--lock", action="store_true", help="lock the weights in memory, within the limit of the system"
+    )
+    parser.add_argument("--once", action="store_true", help="pack into the folder what it lacks, and end")
+    parser.add_argument("--status", action="store_true", help="print what a running `octavo preload` holds")
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:

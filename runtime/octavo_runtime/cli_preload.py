@@ -1,0 +1,74 @@
+"""`octavo preload`: packs models into a node's cache of weights, keeps them in memory, and tells over a socket what it holds."""
+
+import logging
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from octavo_runtime.config import NO_CACHE, ConfigError
+from octavo_runtime.preload.holding import HoldingError
+from octavo_runtime.preload.keeper import Keeper, ModelState
+from octavo_runtime.preload.status import NAME, Status, answer_one, ask, listening
+from octavo_runtime.weights_folder import settled_folder
+
+LOOK_EVERY_S = 30.0
+
+
+def preload(models: list[str], weights_cache: str | None, socket_path: str | None, lock: bool, once: bool) -> int:
+    """Until a signal ends it, or with `once` until all is packed; the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        folder = _folder(weights_cache)
+        if not models:
+            raise ConfigError("no model is named: give paths of GGUF files or model folders, or --status")
+        keeper = Keeper(models, folder, lock)
+        if once:
+            keeper.pack()
+            return 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _end)
+        with listening(Path(socket_path) if socket_path is not None else folder / NAME) as server:
+            keeper.hold()
+            while True:
+                if select.select([server], [], [], LOOK_EVERY_S)[0]:
+                    answer_one(server, Status(os.getpid(), keeper.states()))
+                else:
+                    keeper.look()
+    except (ConfigError, HoldingError) as error:
+        print(f"octavo preload: {error}", file=sys.stderr)
+        return 2
+
+
+def show(weights_cache: str | None, socket_path: str | None) -> int:
+    """Print what is held: 0 if all of it is in memory, 1 if not, or nobody answers."""
+    try:
+        path = Path(socket_path) if socket_path is not None else _folder(weights_cache) / NAME
+    except ConfigError as error:
+        print(f"octavo preload: {error}", file=sys.stderr)
+        return 2
+    status = ask(path)
+    if status is None:
+        print(f"octavo preload: nobody answers at {path}", file=sys.stderr)
+        return 1
+    for state in status.models:
+        print(_line(state))
+    return 0 if all(state.resident_bytes == state.bytes for state in status.models) else 1
+
+
+def _line(state: ModelState) -> str:
+    resident = 100 * state.resident_bytes // max(1, state.bytes)
+    return f"{state.model}: {resident} % of {state.bytes >> 20} MiB in memory{', locked' if state.locked else ''} ({state.path})"
+
+
+def _folder(asked: str | None) -> Path:
+    folder = settled_folder(asked or os.environ.get("OCTAVO_WEIGHTS_CACHE"), os.environ)
+    if folder == NO_CACHE:
+        raise ConfigError("--weights-cache: there is no folder to keep packed weights in: give one that lasts")
+    return Path(folder)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
