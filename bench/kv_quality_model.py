@@ -49,7 +49,7 @@ def load(path: Path, positions: int) -> Model:
     cpu = cpu_model.choose(ServeConfig(str(path), device="cpu"), config, _DENSE_PAGE_TOKENS, usable_cpus())
     with torch.inference_mode():
         reader = WeightReader(checkpoint, cpu.dtype, lambda percent: None)
-        decoder = Decoder(config, reader, positions, CPU, cpu.compute)
+        decoder = Decoder(config, reader, positions, CPU, cpu.computing())
     sizes = config.heads, config.kv_heads, config.head_dim
     backends = {form: cpu.backend(AttentionShape(*sizes, form.page_size, cpu.dtype, (form,))) for form in forms}
     return Model(decoder, backends, cpu.dtype)

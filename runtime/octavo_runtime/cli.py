@@ -1,4 +1,5 @@
-"""`octavo serve | drain | preload | bench | --version`. Flags come from `config.py`'s table, each also as an environment variable.
+"""`octavo serve | drain | preload | manifest | bench | --version`. Flags come from `config.py`'s table, each also in an `OCTAVO_…`
+variable of the environment.
 
 Kept light: `octavo drain` runs as a preStop hook and must not import a server.
 """
@@ -31,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.status:
             return show(parsed.weights_cache, parsed.socket)
         return preload(parsed.models, parsed.weights_cache, parsed.socket, parsed.lock, parsed.once)
+    if parsed.command == "manifest":
+        from octavo_runtime.cli_manifest import export
+
+        return export(drain_run_dir(parsed, os.environ))
     if parsed.command == "bench":
         from octavo_runtime.cli_bench import bench
 
@@ -45,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def drain_run_dir(parsed: argparse.Namespace, environment: Mapping[str, str]) -> str:
-    """Where the server to drain is, by the order that `serve` takes its own flag in."""
+    """Where the server is that is meant, by the order that `serve` takes its own flag in."""
     return parsed.run_dir or environment.get("OCTAVO_RUN_DIR") or DEFAULT_RUN_DIR
 
 
@@ -81,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         prog="octavo", description="Serve a language model behind an OpenAI-compatible API.", allow_abbrev=False
     )
     root.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain|preload|bench")
+    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain|preload|manifest|bench")
     _add_serve(commands.add_parser("serve", help="serve a model", allow_abbrev=False, epilog=_ENVIRONMENT_HELP))
     _add_drain(
         commands.add_parser(
@@ -93,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
             "preload", help="keep packed weights of models in this machine's memory for `serve`", allow_abbrev=False
         )
     )
+    _add_manifest(commands.add_parser("manifest", help="the shapes that a server's traffic met", allow_abbrev=False))
     _add_bench(commands.add_parser("bench", help="run a benchmark of the source checkout", allow_abbrev=False))
     return root
 
@@ -173,6 +179,13 @@ def _add_preload(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--once", action="store_true", help="pack into the folder what it lacks, and end")
     parser.add_argument("--status", action="store_true", help="print what a running `octavo preload` holds")
+
+
+def _add_manifest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["export"], help="print it, as --warmup-manifest takes it")
+    parser.add_argument(
+        "--run-dir", help=f"the server's --run-dir (default: the variable OCTAVO_RUN_DIR, else {DEFAULT_RUN_DIR})"
+    )
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:

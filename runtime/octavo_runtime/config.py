@@ -51,6 +51,12 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_warmup_sequences(text: str) -> int:
+    if text.strip() not in [str(number) for number in range(5, 11)]:
+        raise ConfigError(f"'{text}' is not a number of sequences to warm up with: give a whole number from 5 to 10")
+    return int(text)
+
+
 def parse_percent(text: str) -> int:
     if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 100:
         raise ConfigError(f"'{text}' is not a percentage: give a whole number from 1 to 100")
@@ -229,6 +235,16 @@ class ServeConfig:
     )
     audit: bool = option(
         False, "check the KV cache's books while serving; an error in them ends the engine", parse_switch
+    )
+    warmup_sequences: int = option(
+        8, "sequences that hold KV pages and run before readiness, from 5 to 10", parse_warmup_sequences
+    )
+    warmup_manifest: str | None = option(
+        None,
+        "file of the shapes that traffic met: run at start, most frequent first, and kept up where it can be written",
+    )
+    warmup_max_seconds: float = option(
+        60.0, "seconds after which warm-up leaves out the shapes that are left", parse_seconds
     )
     tenant_header: str | None = option(
         None, "header that names the tenant; tenants do not share cached prefixes (default: one tenant)"

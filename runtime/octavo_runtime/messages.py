@@ -216,6 +216,7 @@ class Stats(msgspec.Struct, frozen=True):
     max_num_batched_tokens: int = 0  # tokens that a step may have now: halved when memory for one cannot be had
     failed_steps_total: int = 0  # steps that were rolled back for that
     evicted_tokens_total: int = 0  # of histories, to stay within budgets
+    late_compilations_total: int = 0  # kernels compiled, or shapes met first, after warm-up
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="outputs"):

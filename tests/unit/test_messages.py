@@ -73,6 +73,7 @@ LADDER_COUNTS: dict[str, object] = {
     "guard_compared_total": 26,
     "guard_same_total": 27,
     "evicted_tokens_total": 28,
+    "late_compilations_total": 28,
 }
 STATS = Stats(
     *(1, 2, 100, 40, 10, 1234, 8, 512, 500, 12, 3.25, 4, 32, 900, 800, 3, 60, 5, [0.5, 1.25], TIERS, 21, 22),

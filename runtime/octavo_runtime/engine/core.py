@@ -2,13 +2,15 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
+from octavo_runtime.engine import warmup
 from octavo_runtime.engine.admission import Limits, refusal
 from octavo_runtime.engine.allocation import AllocationError
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.block_store import BlockStore
+from octavo_runtime.engine.first_times import FirstTimes
 from octavo_runtime.engine.kv_forms import kv_dtype_name
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
@@ -18,16 +20,16 @@ from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.ranks.leader import Leader, lead
 from octavo_runtime.engine.ranks.orders import Begin, Prepare, Reset, Serve, Step
 from octavo_runtime.engine.reservation import Reservation
-from octavo_runtime.engine.runners import new_page_mover, new_runner, prepare
+from octavo_runtime.engine.runners import count_late, device_parts, new_page_mover, new_runner
 from octavo_runtime.engine.scheduler import Policy, Scheduler
 from octavo_runtime.engine.selective import LEAST_PAGES, least_tokens
 from octavo_runtime.engine.step_budget import RECOVERS_AFTER_S
 from octavo_runtime.engine.tiers.opening import open_tiers
-from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, Sampling, StepOutputs
+from octavo_runtime.engine.warmup import Part
+from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, StepOutputs
 
 log = logging.getLogger("octavo.engine")
 
-WARMUP_SEQUENCES = 8
 FULL_AUDIT_EVERY_S = 1.0
 
 
@@ -67,6 +69,7 @@ class Engine:
         self._identity = identity if config.prefix_caching else None
         self._tiers = open_tiers(config, identity, lambda: new_page_mover(loaded, self._runner, ranks))
         self.info = _info(config, loaded, self._limits.max_num_seqs)
+        self._firsts = FirstTimes(config, loaded, self._limits.max_num_seqs)
         self._audited_s = 0.0
         self._refused: list[Output] = []
         self._changed = False
@@ -115,6 +118,7 @@ class Engine:
         AllocationError where it could not be smaller. With several ranks it is raised here: they do not know of each other's.
         """
         self.ranks.tell(Step(plan))
+        self._firsts.saw(plan)
         try:
             self._pipeline.submit(plan)
         except AllocationError as error:
@@ -127,7 +131,7 @@ class Engine:
         result = self._pipeline.collect()
         self.ranks.check()
         outputs, stats = self.scheduler.commit(result, self._pipeline.busy_s)
-        return StepOutputs(result.step, self._take_refused() + outputs, stats)
+        return StepOutputs(result.step, self._take_refused() + outputs, self._firsts.counted(stats))
 
     def changes(self) -> StepOutputs | None:
         """What there is to tell when no step runs: refusals, endings, counts that aborts changed; None if nothing."""
@@ -147,32 +151,47 @@ class Engine:
         while self.oldest is not None:
             self.collect()
 
-    def warm_up(self, progress: Callable[[int], None] = lambda percent: None) -> None:
-        """Run the largest prompt chunk and a decoding batch once, so that serving meets no first time. Leaves no trace."""
+    def warm_up(self, progress: warmup.Progress = warmup.silent) -> None:
+        """Run what serving can meet, so that nothing is met first later: see `warmup.py`. Leaves no trace."""
         self.ranks.tell(Prepare())
-        prepare(self._runner, progress)
         self.scheduler = self._new_scheduler(delay_s=0.0, ladder=False, tiers=None)
-        limits = self._limits
-        longest = min(limits.max_model_len, limits.pool_pages * limits.page_size) - 2
-        length = max(1, min(self.info.max_num_batched_tokens // WARMUP_SEQUENCES, longest))
-        room = limits.pool_pages // (-(-(length + 2) // limits.page_size))
-        count = min(WARMUP_SEQUENCES, self.info.max_num_seqs, room)
-        for index in range(count):
-            prompt = [index % limits.vocab_size] * length  # each another, or they would share their pages
-            self.add(AddRequest(f"warmup-{index}", prompt, Sampling(temperature=0.0), seed=0, max_tokens=2))
-        left = count
-        while left and (outputs := self.step()) is not None:
-            left -= sum(output.finish_reason is not None for output in outputs.outputs)
-            progress(100 * (count - left) // max(1, count))
+        parts = [
+            *device_parts(self._runner),
+            *self._firsts.parts(self._rehearse),
+            Part("sequences that hold KV pages", self._hold_pages(), bounded=False),
+        ]
+        warmup.run(parts, progress, self._config.warmup_max_seconds)
         self.settle()
-        self.ranks.tell(Reset())
-        self._pipeline.reset()
+        self._forget_slots()
         self.ranks.tell(Serve())
         delay_s = self._config.scheduler_delay_ms / 1000
         self.scheduler = self._new_scheduler(delay_s, self._config.memory_ladder, self._tiers)
+        count_late(self._runner, self._firsts.late)
+        self._firsts.serving()
+
+    def _rehearse(self, plan: StepPlan) -> None:
+        self.ranks.tell(Step(plan))
+        self._pipeline.submit(plan)
+        self._pipeline.collect()
+
+    def _hold_pages(self) -> Iterator[int]:
+        """Sequences that fill a step with their prompts and decode then, each with pages of its own. Yields percentages."""
+        self._forget_slots()
+        requests = warmup.requests(self._config.warmup_sequences, self._config.max_num_batched_tokens, self._limits)
+        for request in requests:
+            self.add(request)
+        left = len(requests)
+        while left and (outputs := self.step()) is not None:
+            left -= sum(output.finish_reason is not None for output in outputs.outputs)
+            yield 100 * (len(requests) - left) // len(requests)
+
+    def _forget_slots(self) -> None:
+        self.ranks.tell(Reset())
+        self._pipeline.reset()
 
     def close(self) -> None:
-        """Write what is on its way to the disk tier, and let another engine have its folder; end the other ranks."""
+        """Keep what traffic met; write what is on its way to the disk tier, let another engine have its folder; end the ranks."""
+        self._firsts.close()
         if self._tiers is not None:
             self._tiers.close()
         self.ranks.close()

@@ -34,10 +34,10 @@ class CpuModel:
     kernels: CpuKernels | None  # None: plain torch
     batch_invariant: bool
 
-    def computing(self, cache: WeightsCache) -> Compute:
+    def computing(self, cache: WeightsCache | None = None) -> Compute:
         """What multiplies with weights: packed ones come from `cache` where it has them."""
         if self.kernels is not None:
-            return CpuCompute(self.kernels, cache.packer(self.kernels))
+            return CpuCompute(self.kernels, cache.packer(self.kernels) if cache is not None else None)
         assert self.torch_compute is not None
         return self.torch_compute
 

@@ -86,10 +86,10 @@ def measured_spare_bytes(
     return spare_bytes(free_bytes, total_bytes, workspace_bytes)
 
 
-def report_compiles() -> None:
-    """From here on, say when a kernel is compiled: warm-up should have met it, and a step waits for it."""
-    triton.knobs.runtime.jit_post_compile_hook = _report
+def report_compiles(met: Callable[[str], None]) -> None:
+    """From here on, tell what is compiled or loaded: warm-up should have met it, and a step waits for it."""
 
+    def report(*, repr: str, **ignored: Any) -> None:  # Triton's names
+        met(repr)
 
-def _report(*, repr: str, **ignored: Any) -> None:  # Triton's names
-    log.warning("a kernel was compiled or loaded while serving, which warm-up should have done: %s", repr)
+    triton.knobs.runtime.jit_post_compile_hook = report

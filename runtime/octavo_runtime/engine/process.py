@@ -11,9 +11,12 @@ or another rank of it has failed.
 import gc
 import logging
 import math
+import os
 import signal
 import time
 from pathlib import Path
+from types import FrameType
+from typing import Never
 
 import zmq
 
@@ -49,12 +52,23 @@ def main(config: ServeConfig, reserved: Reservation | None) -> int:
         log.exception("the model could not be loaded")
         _tell_why(heartbeat, f"{type(error).__name__}: {error}")
         return 1
+    signal.signal(signal.SIGTERM, _end)
     try:
         loop.run()
     except RankError as error:
         _tell_why(heartbeat, str(error))
         return 1
-    return 0
+    except _EndAsked:
+        loop.close()
+        os._exit(0)  # taking torch apart would take another second
+
+
+class _EndAsked(BaseException):  # passes by whatever handles errors
+    """The API process asks for the end: nothing is in flight any more, or it was given up."""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise _EndAsked
 
 
 def _tell_why(heartbeat: Heartbeat, reason: str) -> None:
@@ -82,8 +96,7 @@ class EngineLoop:
         told = f"loading {config.model}"
         self._engine = Engine(config, lambda percent: heartbeat.progress("loading", percent, told), reserved)
         loaded_s = time.monotonic()
-        heartbeat.progress("warming", 0, "running the first batches")
-        self._engine.warm_up(lambda percent: heartbeat.progress("warming", percent, "running the first batches"))
+        self._engine.warm_up(lambda percent, what: heartbeat.progress("warming", percent, what))
         # What is here stays for good; the collector, off since the imports, need not look at it again.
         gc.freeze()
         gc.enable()
@@ -102,7 +115,10 @@ class EngineLoop:
             time.monotonic() - loaded_s,
         )
 
-    def run(self) -> None:
+    def close(self) -> None:
+        self._engine.close()
+
+    def run(self) -> Never:
         """Serve until the process is ended."""
         while True:
             self._receive(self._patience_ms())

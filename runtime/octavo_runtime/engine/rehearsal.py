@@ -1,8 +1,13 @@
 """The steps that warm a device up: every kind that serving can meet, so that no kernel is compiled or loaded later and memory has
 been asked for at its largest. All of them in the sink page: a slot without pages reads and writes nothing else."""
 
+from collections.abc import Iterable
+
+import msgspec
+
 from octavo_runtime.engine.cuda_graphs import batch_sizes
 from octavo_runtime.engine.plan import NewSlot, Run, StepPlan
+from octavo_runtime.engine.traffic import StepShape
 from octavo_runtime.messages import Sampling
 
 _SAMPLING = (Sampling(temperature=0.0), Sampling(temperature=1.0, top_p=0.9, top_k=40, min_p=0.01))
@@ -32,6 +37,18 @@ def rehearsals(
     plans = [_plan(step, counts) for step, counts in enumerate(fitting, start=1)]
     weighed = [counts for counts in ([1, _PROMPT_TOKENS], [1]) if weigh and counts in fitting]
     return plans + [_plan(step, counts, weigh=True) for step, counts in enumerate(weighed, start=len(plans) + 1)]
+
+
+def shape_rehearsals(shapes: Iterable[StepShape], max_num_seqs: int, longest: int, most_tokens: int) -> list[StepPlan]:
+    """A step of each shape, in order, as far as steps can be such; each drops the slots of the one before."""
+    plans: list[StepPlan] = []
+    for shape in shapes:
+        sequences = min(shape.sequences, shape.tokens, max_num_seqs)
+        counts = _shares(min(shape.tokens, most_tokens), sequences, longest)
+        plan = _plan(len(plans) + 1, counts)
+        before = [run.slot for run in plans[-1].run] if plans else []
+        plans.append(msgspec.structs.replace(plan, dropped=before))
+    return plans
 
 
 def _shares(tokens: int, sequences: int, longest: int) -> list[int]:

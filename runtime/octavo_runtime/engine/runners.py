@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
+from octavo_runtime.engine.late import LateCompilations
 from octavo_runtime.engine.loading import LoadedModel
 from octavo_runtime.engine.pipeline import Runner
 from octavo_runtime.engine.ranks.leader import Leader
@@ -10,6 +11,7 @@ from octavo_runtime.engine.ranks.membership import Ranks
 from octavo_runtime.engine.ranks.runner import RankRunner
 from octavo_runtime.engine.runner import ModelRunner
 from octavo_runtime.engine.tiers.page_mover import HostMover, PageMover
+from octavo_runtime.engine.warmup import Part
 
 
 def new_runner(
@@ -36,9 +38,25 @@ def new_page_mover(loaded: LoadedModel, runner: Runner, leader: Leader | None = 
 
 
 def prepare(runner: Runner, progress: Callable[[int], None]) -> None:
-    """Before the engine's first batches: a GPU records its decode steps and compiles its kernels; a CPU has nothing to prepare."""
+    """What `device_parts` does, at once: on a rank that follows another through its warm-up."""
+    if isinstance(runner, DeviceRunner):
+        runner.warm_up(progress)
+
+
+def device_parts(runner: Runner) -> list[Part]:
+    """Of warm-up: a GPU records its decode steps and compiles its kernels; a CPU has nothing to prepare."""
+    if not isinstance(runner, DeviceRunner):
+        return []
+    # Recording gives cached memory back to the driver, so the largest steps come after it.
+    return [
+        Part("recording decode steps", runner.record(), bounded=False),
+        Part("steps of every kind", runner.rehearse(), bounded=False),
+    ]
+
+
+def count_late(runner: Runner, late: LateCompilations) -> None:
+    """From here on, what is compiled is late."""
     if isinstance(runner, DeviceRunner):
         from octavo_runtime.engine import gpu_model
 
-        runner.warm_up(progress)
-        gpu_model.report_compiles()
+        gpu_model.report_compiles(late.met)

@@ -84,8 +84,7 @@ class WeightsCache:
         if self._packer is None or not self._packer.anew:
             return None
         contents = {
-            name: (weight.n, weight.k, memoryview(weight.storage.numpy()))
-            for name, weight in self._packer.packed.items()
+            name: (weight.n, weight.k, weight.storage.numpy().data) for name, weight in self._packer.packed.items()
         }
         thread = threading.Thread(target=self._write, args=(contents,), name="weights-cache", daemon=True)
         thread.start()

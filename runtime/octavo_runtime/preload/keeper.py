@@ -1,5 +1,6 @@
 """The models that are kept: each packed by a child process where the cache lacks it, then held."""
 
+import dataclasses
 import json
 import logging
 import subprocess
@@ -88,7 +89,7 @@ class Keeper:
 
 def _packed(config: ServeConfig) -> Path:
     """The model's file in the cache, written by a child process where it is not there. Raises ConfigError."""
-    command = [sys.executable, "-m", "octavo_runtime.engine.packing", json.dumps(msgspec.to_builtins(config))]
+    command = [sys.executable, "-m", "octavo_runtime.engine.packing", json.dumps(dataclasses.asdict(config))]
     ran = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
     if ran.returncode:
         reason = ran.stdout.strip() or f"exit code {ran.returncode}, see above"

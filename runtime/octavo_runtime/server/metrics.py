@@ -70,6 +70,7 @@ TOTALS = (  # counter, the total of `Stats` it follows, what it is
     ),
     ("octavo_kv_guard_same", "guard_same_total", "Of these, tokens that the full KV format gives too."),
     ("octavo_failed_steps", "failed_steps_total", "Engine steps that found no memory and were rolled back."),
+    ("octavo_late_compilations", "late_compilations_total", "Kernels compiled, or shapes met first, after warm-up."),
     ("octavo_engine_busy_seconds", "busy_s_total", "Seconds with an engine step in flight."),
 )
 REASONS = ("stop", "length", "abort", "error")

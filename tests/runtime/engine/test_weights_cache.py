@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not cpu_kernels_run(), reason="the CPU kernels n
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return save_tiny_model(tmp_path / "model", attention_bias=True)
+    return save_tiny_model(tmp_path / "model")
 
 
 def loaded(model: Path, folder: Path | None) -> tuple[Decoder, threading.Thread | None]:
