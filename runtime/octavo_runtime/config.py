@@ -185,6 +185,12 @@ class ServeConfig:
         parse_positive,
     )
     prefix_caching: bool = option(True, "keep pages of finished requests for prompts that begin alike", parse_switch)
+    kv_overflow_memory: int | None = option(
+        None,
+        "memory below the KV pool for the early pages of a request that is longer than the pool, which then runs alone and slower, "
+        "such as 2Gi (with one rank; default: none)",
+        parse_bytes,
+    )
     kv_tier_memory: int | None = option(
         None,
         "memory that keeps KV pages which the pool reuses, such as 4Gi, reserved at the start (default: none)",

@@ -14,7 +14,7 @@ class Limits:
     """What the engine can hold. Tokens count prompt and output together."""
 
     max_model_len: int
-    pool_pages: int
+    pool_pages: int  # and below it, for a sequence that runs alone, `overflow_pages`
     page_size: int
     vocab_size: int
     max_num_seqs: int
@@ -22,6 +22,7 @@ class Limits:
     max_queued_tokens: int | None = None
     kv_budget_tokens: int | None = None  # what a sequence may hold of its history, unless its request wants less
     kv_budget_refused: str | None = None  # why no request may want a budget
+    overflow_pages: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,10 +151,11 @@ def _never_fits(request: AddRequest, limits: Limits) -> ErrorInfo | None:
     budget = kv_budget(request, limits)
     if budget is not None:
         needed = min(needed, budget.pages)
-    if needed > limits.pool_pages:
+    most = limits.pool_pages + limits.overflow_pages
+    if needed > most:
         text = (
             f"needs {needed:,} blocks ({prompt:,} prompt + {output:,} output tokens, {limits.page_size} a block), "
-            f"pool has {limits.pool_pages:,}: shorten the prompt{' or lower max_tokens' if output > 1 else ''}"
+            f"pool has {most:,}: shorten the prompt{' or lower max_tokens' if output > 1 else ''}"
         )
         return ErrorInfo("never_fits", text, "max_tokens" if output > 1 else "prompt")
     return None

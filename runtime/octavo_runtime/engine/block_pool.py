@@ -27,16 +27,20 @@ class Match:
 
 
 class BlockPool:
-    """`total` pages with ids 1 … total. `demote` is told of cached pages (page, key), full ones, before they are reused."""
+    """`total` pages with ids 1 … total; then `overflow` more, which only `spill` gives and which have no names.
 
-    def __init__(self, total: int, page_size: int) -> None:
+    `demote` is told of cached pages (page, key), full ones, before they are reused.
+    """
+
+    def __init__(self, total: int, page_size: int, overflow: int = 0) -> None:
         self.total = total
         self.page_size = page_size
         self._blank = list(range(total, 0, -1))
         self._cached: collections.OrderedDict[int, None] = collections.OrderedDict()  # longest unused first
-        self._references = [0] * (total + 1)
+        self._overflow = list(range(total + overflow, total, -1))
+        self._references = [0] * (total + overflow + 1)
         self._used = 0
-        self._factors = [1] * (total + 1)  # of the tokens that a page was last written for
+        self._factors = [1] * (total + overflow + 1)  # of the tokens that a page was last written for
         self._reformed: set[int] = set()  # pages that are written in another form than before
         self._index = PrefixIndex()
         self.demote: Callable[[list[tuple[int, bytes]]], None] | None = None
@@ -92,6 +96,13 @@ class BlockPool:
         self._used += count
         return pages
 
+    def spill(self, count: int) -> list[int]:
+        """Up to `count` pages of the overflow, with one reference each; they return by `release`."""
+        pages = [self._overflow.pop() for _ in range(min(count, len(self._overflow)))]
+        for page in pages:
+            self._references[page] = 1
+        return pages
+
     def share(self, pages: Iterable[int]) -> None:
         """One more reference to each page, which must be referenced or cached."""
         for page in pages:
@@ -111,7 +122,9 @@ class BlockPool:
             if self._references[page] == 0:
                 raise PoolError(f"page {page} was released more often than taken")
             self._references[page] -= 1
-            if self._references[page] == 0:
+            if self._references[page] == 0 and page > self.total:
+                self._overflow.append(page)
+            elif self._references[page] == 0:
                 self._used -= 1
                 if page in self._index:
                     self._cached[page] = None
@@ -165,15 +178,16 @@ class BlockPool:
 
     def audit(self, tables: Iterable[Iterable[int]]) -> None:
         """Raise PoolError unless the tables hold exactly the counted references and every page is in its one place."""
-        counted = [0] * (self.total + 1)
+        counted = [0] * len(self._references)
         for table in tables:
             for page in table:
                 counted[page] += 1
         if counted != self._references:
-            wrong = [page for page in range(self.total + 1) if counted[page] != self._references[page]]
+            wrong = [page for page in range(len(counted)) if counted[page] != self._references[page]]
             raise PoolError(f"pages {wrong[:8]} are counted otherwise than the tables hold them")
-        places = collections.Counter([*self._blank, *self._cached, *(page for page, n in enumerate(counted) if n)])
-        wrong = [page for page in range(self.total + 1) if places[page] != (page > 0)]
+        unreferenced = *self._blank, *self._cached, *self._overflow
+        places = collections.Counter([*unreferenced, *(page for page, n in enumerate(counted) if n)])
+        wrong = [page for page in range(len(counted)) if places[page] != (page > 0)]
         if wrong or self._used != self.total - self.free:
             raise PoolError(f"pages {wrong[:8]} are lost or twice there: {self.balance()}")
         unnamed = [page for page in self._cached if page not in self._index]

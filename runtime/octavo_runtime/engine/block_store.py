@@ -76,6 +76,17 @@ class BlockStore(Protocol):
         ...
 
 
+class OverflowPages(Protocol):
+    """Pages below the pool that a sequence longer than it can have: P + 1 … P + `pages`, where the pool has P."""
+
+    @property
+    def pages(self) -> int: ...
+
+    def move(self, moves: Sequence[tuple[int, int]]) -> None:
+        """Copy pool pages to overflow pages, (source, target) each: the sources may be written right after the call."""
+        ...
+
+
 class Demotion(Protocol):
     """What the memory ladder asks of the tiers (its level 2); to swap a sequence is to preempt it."""
 

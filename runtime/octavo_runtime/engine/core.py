@@ -24,9 +24,9 @@ from octavo_runtime.engine.runners import count_late, device_parts, new_page_mov
 from octavo_runtime.engine.scheduler import Policy, Scheduler
 from octavo_runtime.engine.selective import LEAST_PAGES, least_tokens
 from octavo_runtime.engine.step_budget import RECOVERS_AFTER_S
-from octavo_runtime.engine.tiers.opening import open_tiers
+from octavo_runtime.engine.tiers.opening import open_overflow, open_tiers
 from octavo_runtime.engine.warmup import Part
-from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, StepOutputs
+from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, StepOutputs, TierStats
 
 log = logging.getLogger("octavo.engine")
 
@@ -58,12 +58,13 @@ class Engine:
         loaded = load(config, progress, reserved, ranks)
         _check_whole_prompts_fit(config, loaded.max_model_len)
         self._config = config
-        self._limits = _limits(config, loaded)
+        self._overflow = open_overflow(config, loaded.pool)
+        self._limits = _limits(config, loaded, 0 if self._overflow is None else self._overflow.pages)
         self._narrows = len(loaded.forms) > 1
         _check_kv_budget(self._limits)
         max_num_seqs, max_num_tokens = self._limits.max_num_seqs, config.max_num_batched_tokens
         self.ranks.tell(Begin(max_num_seqs, max_num_tokens))
-        self._runner = new_runner(loaded, max_num_seqs, max_num_tokens, ranks)
+        self._runner = new_runner(loaded, max_num_seqs, max_num_tokens, ranks, self._overflow)
         self._pipeline = Pipeline(self._runner)
         identity = _identity(loaded, config.tensor_parallel_size)
         self._identity = identity if config.prefix_caching else None
@@ -189,6 +190,10 @@ class Engine:
         self.ranks.tell(Reset())
         self._pipeline.reset()
 
+    def tier_stats(self) -> list[TierStats]:
+        """What the tiers below the pool hold and have done, the fastest first."""
+        return [] if self._tiers is None else self._tiers.stats()
+
     def close(self) -> None:
         """Keep what traffic met; write what is on its way to the disk tier, let another engine have its folder; end the ranks."""
         self._firsts.close()
@@ -208,8 +213,11 @@ class Engine:
             kv_guard_limit=config.kv_guard_limit,
             ladder=Means(tiers=self._tiers is not None, lossy=self._narrows) if ladder else None,
         )
-        pool = BlockPool(self._limits.pool_pages, self._limits.page_size)
-        return Scheduler(pool, self._limits, policy, self._identity, depth=self._pipeline.depth, store=tiers)
+        limits, overflow = self._limits, self._overflow
+        pool = BlockPool(limits.pool_pages, limits.page_size, limits.overflow_pages)
+        return Scheduler(
+            pool, limits, policy, self._identity, depth=self._pipeline.depth, store=tiers, overflow=overflow
+        )
 
     def _roll_back(self, plan: StepPlan, error: AllocationError) -> None:
         """The step is as if it had not been planned; those that follow are smaller."""
@@ -240,7 +248,7 @@ class Engine:
         return refused
 
 
-def _limits(config: ServeConfig, loaded: LoadedModel) -> Limits:
+def _limits(config: ServeConfig, loaded: LoadedModel, overflow_pages: int) -> Limits:
     automatic = min(DEFAULT_MAX_NUM_SEQS, config.max_num_batched_tokens)
     return Limits(
         max_model_len=loaded.max_model_len,
@@ -252,6 +260,7 @@ def _limits(config: ServeConfig, loaded: LoadedModel) -> Limits:
         max_queued_tokens=config.max_num_queued_tokens,
         kv_budget_tokens=config.kv_budget_tokens,
         kv_budget_refused=_lacks_for_budgets(config, loaded),
+        overflow_pages=overflow_pages,
     )
 
 

@@ -28,6 +28,7 @@ from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, Impo
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_sampler import DeviceRows, DeviceSampler, likeliest
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.overflow import Overflow, StreamedLayers
 
 # Holds the inputs of a step of 64 thousand tokens, or the pages of new sequences with half a million tokens.
 _STAGING_BYTES = 2 << 20
@@ -68,8 +69,10 @@ class DeviceRunner:
         sampler: DeviceSampler,
         stream: DeviceStream,
         limits: RunnerLimits,
+        overflow: Overflow | None = None,
     ) -> None:
         self._model = model
+        self._overflow = overflow
         self._backend = backend
         self._pool = pool
         self._sampler = sampler
@@ -82,6 +85,8 @@ class DeviceRunner:
         self._tables = DeviceTables(limits.max_num_seqs, self._slots.width, stream.device)
         self._submitted: tuple[StepPlan, Tensor, Weighed | None] | None = None
         self._in_flight: collections.deque[int] = collections.deque()
+        if overflow is not None:
+            overflow.run_on(stream.active)
         stream.follow()  # weights, pages and tables were made on the default stream
 
     @property
@@ -103,11 +108,12 @@ class DeviceRunner:
             changes = put_changes(self._staging, pages, plan.copies)
             self._staging.send()
             self._tables.apply(changes, self._pool)
-            importance = self._importance(batch)
-            recorded = decodes and importance is None
+            streamed, importance = self._streamed(plan), self._importance(batch)
+            recorded = decodes and streamed is None and importance is None
             hidden = self._graphs.replay(size, inputs.slots.data_ptr()) if recorded else None
             if hidden is None:
-                hidden = self._forward(inputs, batch.q_lens, tuple(batch.kv_len.tolist()), importance)
+                kv_lens = tuple(batch.kv_len.tolist())
+                hidden = self._forward(inputs, batch.q_lens, kv_lens, streamed, importance)
         self._submitted = plan, hidden, self._weighed(plan, batch, importance)
         self._in_flight.append(plan.step)
 
@@ -188,6 +194,13 @@ class DeviceRunner:
             slot_map=put(batch.slot_map),
         )
 
+    def _streamed(self, plan: StepPlan) -> StreamedLayers | None:
+        """The layers of a step that reads pages of the overflow."""
+        if self._overflow is None:
+            return None
+        used, written = self._slots.pages(plan.run)
+        return self._overflow.layers(used, written) if self._overflow.reached(used) else None
+
     def _importance(self, batch: StepBatch) -> Importance | None:
         """Where the layers add up what pages get, for the sequences that have a budget."""
         if not batch.weighed:
@@ -207,6 +220,7 @@ class DeviceRunner:
         inputs: _Inputs,
         q_lens: tuple[int, ...],
         kv_lens: tuple[int, ...],
+        streamed: StreamedLayers | None = None,
         importance: Importance | None = None,
     ) -> Tensor:
         """→ the hidden state of all tokens. What is recorded: everything here depends on the inputs' addresses and shapes alone."""
@@ -221,7 +235,7 @@ class DeviceRunner:
             importance=importance,
         )
         ids = self._tables.known_ids(inputs.ids, inputs.slots, meta.decodes)
-        return self._model.hidden(ids, meta, self._backend, self._pool.layers)
+        return self._model.hidden(ids, meta, self._backend, streamed or self._pool.layers)
 
     def _draw(self, hidden: Tensor, draws: Draws, weighed: Weighed | None) -> None:
         put, count = self._staging.put, len(draws.slots)

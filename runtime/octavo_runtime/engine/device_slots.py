@@ -96,6 +96,16 @@ class SlotTable:
             weighed=tuple(index for index, run in enumerate(runs) if self._entries[run.slot].weigh),
         )
 
+    def pages(self, runs: list[Run]) -> tuple[set[int], set[int]]:
+        """Those that a step of these runs reads, and of them those that it writes."""
+        used, written = set[int](), set[int]()
+        for run in runs:
+            start = run.start - int(self._evicted[run.slot])
+            table = self._pages[run.slot, : -(-(start + run.count) // self._page_size)]
+            used |= set(table.tolist())
+            written |= set(table[start // self._page_size :].tolist())
+        return used, written
+
     def draw(self, runs: list[Run]) -> Draws:
         """The draws at the end of these runs; slots grow by them."""
         ends = np.cumsum([run.count for run in runs]) - 1

@@ -18,6 +18,7 @@ from octavo_runtime.model.attention import AttentionBackend, AttentionShape
 from octavo_runtime.model.collectives import Collectives
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.overflow import Overflow
 from octavo_runtime.model.triton_attention import TritonBackend
 from octavo_runtime.model.triton_sampler import triton_sample
 
@@ -54,10 +55,11 @@ def new_runner(
     pool: KvPool,
     limits: RunnerLimits,
     ranks: Collectives | None = None,
+    overflow: Overflow | None = None,
 ) -> DeviceRunner:
-    """`ranks`: those that share the model."""
+    """`ranks`: those that share the model; there is no overflow then."""
     parts = decoder, backend, pool, triton_sample, CudaStream(pool.layers[0].device), limits
-    return DeviceRunner(*parts) if ranks is None else RankDeviceRunner(*parts, ranks)
+    return DeviceRunner(*parts, overflow) if ranks is None else RankDeviceRunner(*parts, ranks)
 
 
 def new_page_mover(pool: KvPool, runner: DeviceRunner) -> DeviceMover:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from octavo_runtime.engine.batch import Batch
 from octavo_runtime.engine.block_pool import BlockPool, Match
-from octavo_runtime.engine.block_store import BlockStore
+from octavo_runtime.engine.block_store import BlockStore, OverflowPages
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.request import Request, Sequence, State, width
 from octavo_runtime.engine.selective import KvBudget
@@ -22,6 +22,8 @@ from octavo_runtime.engine.tables import Tables
 from octavo_runtime.engine.tiering import Tiering
 from octavo_runtime.engine.waiting import WaitingQueue
 from octavo_runtime.messages import AddRequest
+
+SPILL_SHARE = 8  # of the pool goes to the overflow at once
 
 
 class Lifecycle:
@@ -34,10 +36,12 @@ class Lifecycle:
         identity: CacheIdentity | None,
         ahead: bool = False,
         store: BlockStore | None = None,
+        overflow: OverflowPages | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pool = pool
         self.tiering = Tiering(pool, store, clock_s)
+        self._overflow = overflow
         self.tables = Tables(pool, identity, ahead)
         self.waiting = WaitingQueue()
         self.batch = Batch(slots)
@@ -72,7 +76,7 @@ class Lifecycle:
 
     def preempt(self, sequence: Sequence) -> None:
         """Its pages are needed elsewhere: it waits, with its rank and its tokens; what no tier keeps is computed again."""
-        swapped = self.tiering.swap(sequence, self.tables.tail(sequence))
+        swapped = self.tables.made(sequence) and self.tiering.swap(sequence, self.tables.tail(sequence))
         self._leave(sequence)
         sequence.state = State.SWAPPED if swapped else State.WAITING
         self.waiting.add(sequence)
@@ -98,6 +102,16 @@ class Lifecycle:
                 self.tables.leave(child)
                 self.waiting.add(child)
         return children
+
+    def spill(self, sequence: Sequence) -> bool:
+        """It is longer than the pool: let its early pages lie in the overflow, if that has any. Nothing may be in flight."""
+        if self._overflow is None or sequence.request.kv_budget is not None:
+            return False
+        moves = self.tables.spill(sequence, max(1, self.pool.total // SPILL_SHARE))
+        if moves:
+            self._overflow.move(moves)
+            self.pool.release([source for source, _ in moves])
+        return bool(moves)
 
     def finish(self, sequence: Sequence) -> None:
         """In whatever state it is; the request ends with its last sequence."""
@@ -131,7 +145,7 @@ class Lifecycle:
 
     def pages_used(self) -> int:
         """Pages that sequences refer to: not those that only steps in flight and transfers need yet."""
-        held = collections.Counter(page for pages in self.held() for page in pages)
+        held = collections.Counter(page for pages in self.held() for page in pages if page <= self.pool.total)
         return self.pool.used - sum(self.pool.references(page) == count for page, count in held.items())
 
     def slots_filled(self, pages_used: int) -> int:

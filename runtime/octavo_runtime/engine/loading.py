@@ -110,7 +110,8 @@ def _load_on_cpu(
     pages, reserved = _pages_on_cpu(config, model.layers * backend.page_bytes, _sharing(ranks), reserved)
     if ranks is not None:
         pages = ranks.agree(pages)
-    _check_context_fits(config, max_model_len, pages, block_size)
+    below = (config.kv_overflow_memory or 0) // (model.layers * backend.page_bytes)
+    _check_context_fits(config, max_model_len, pages + below, block_size)
     zeros = reserved.take if ranks is None else ranks.kv_memory(reserved)
     pool = KvPool(model.layers, pages, backend.page_bytes, device, zeros)
     if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
@@ -150,10 +151,13 @@ def _load_on_gpu(
         ranks.agree(0)  # the steps that measure are taken together, and one may load for much longer than another
     collectives = ranks.collectives if ranks is not None else None
     spare = gpu_model.measured_spare_bytes(decoder, backend, limits, device, progress, collectives)
-    pages = _pages(config, model.layers * backend.page_bytes, spare, spare)
+    below = (config.kv_overflow_memory or 0) // (model.layers * backend.page_bytes)
+    scratch_layers = 1 if below else 0  # of all pages, those below the pool too: `overflow.py`
+    spare -= scratch_layers * below * backend.page_bytes
+    pages = _pages(config, (model.layers + scratch_layers) * backend.page_bytes, spare, spare)
     if ranks is not None:
         pages = ranks.agree(pages)
-    _check_context_fits(config, max_model_len, pages, block_size)
+    _check_context_fits(config, max_model_len, pages + below, block_size)
     pool = KvPool(model.layers, pages, backend.page_bytes, device)
     return LoadedModel(
         *(decoder, backend, pool, device, dtype, block_size, max_model_len, checkpoint.fingerprint(), (form,))

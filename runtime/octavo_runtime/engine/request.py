@@ -5,6 +5,7 @@ import enum
 import math
 
 from octavo_runtime.engine.selective import KvBudget
+from octavo_runtime.engine.swapped import Swapped
 from octavo_runtime.messages import AddRequest, FinishReason
 
 NARROW_FACTOR = 2  # tokens of 8 bits and their scales take a page's bytes for so many times as many of 16
@@ -84,7 +85,7 @@ class Sequence:
         default_factory=list
     )  # of the full pages of `tokens`, as far as they were needed
     slot: int = -1
-    swapped: tuple[bytes, int] | None = None  # the key of the page at its end when it was swapped, and its tokens then
+    swapped: Swapped | None = None  # what it left in the tiers when it was preempted
     told_pages: int = 0  # pages of the table that the runner knows; those from here on are new or were replaced
     computed_once: int = 0  # the most that was ever computed: what lies below is recomputed after a preemption
     offered: bool = False  # a beam whose next tokens are known: it has nothing to compute until its siblings' are too

@@ -12,20 +12,25 @@ from octavo_runtime.engine.ranks.runner import RankRunner
 from octavo_runtime.engine.runner import ModelRunner
 from octavo_runtime.engine.tiers.page_mover import HostMover, PageMover
 from octavo_runtime.engine.warmup import Part
+from octavo_runtime.model.overflow import Overflow
 
 
 def new_runner(
-    loaded: LoadedModel, max_num_seqs: int, max_num_batched_tokens: int, ranks: Ranks | None = None
+    loaded: LoadedModel,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    ranks: Ranks | None = None,
+    overflow: Overflow | None = None,
 ) -> Runner:
     """For steps of at most so many sequences and tokens; `ranks` where the model is shared."""
     if loaded.device.type == "cpu":
         parts = loaded.decoder, loaded.backend, loaded.pool, loaded.block_size, max_num_seqs, loaded.max_model_len
-        return ModelRunner(*parts) if ranks is None else RankRunner(*parts, ranks.collectives)
+        return ModelRunner(*parts, overflow) if ranks is None else RankRunner(*parts, ranks.collectives)
     from octavo_runtime.engine import gpu_model  # imports Triton, which a start on a CPU does not wait for
 
     limits = RunnerLimits(loaded.block_size, max_num_seqs, loaded.max_model_len, max_num_batched_tokens)
     collectives = ranks.collectives if ranks is not None else None
-    return gpu_model.new_runner(loaded.decoder, loaded.backend, loaded.pool, limits, collectives)
+    return gpu_model.new_runner(loaded.decoder, loaded.backend, loaded.pool, limits, collectives, overflow)
 
 
 def new_page_mover(loaded: LoadedModel, runner: Runner, leader: Leader | None = None) -> PageMover:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from octavo_runtime.engine.admission import Limits, Queued, capped, kv_budget
 from octavo_runtime.engine.block_pool import BlockPool
-from octavo_runtime.engine.block_store import BlockStore
+from octavo_runtime.engine.block_store import BlockStore, OverflowPages
 from octavo_runtime.engine.counts import Counts
 from octavo_runtime.engine.deadlines import Deadlines
 from octavo_runtime.engine.entrance import Entrance
@@ -42,6 +42,7 @@ from octavo_runtime.engine.victim import victim
 from octavo_runtime.engine.waiting import DrainRate
 from octavo_runtime.messages import AddRequest, Output, Stats
 
+DEMOTED_A_STEP = 4  # pages, while the ladder asks for it
 TRANSFER_POLL_S = 0.001  # between looks at transfers, when nothing else is to be done
 
 
@@ -71,13 +72,14 @@ class Scheduler:
         clock_s: Callable[[], float] = time.monotonic,
         depth: int = 0,
         store: BlockStore | None = None,
+        overflow: OverflowPages | None = None,
     ) -> None:
         self.pool = pool
         self._limits = limits
         self._policy = policy
         self._clock_s = clock_s
         self._depth = depth
-        self._life = Lifecycle(pool, limits.max_num_seqs, identity, depth > 0, store, clock_s)
+        self._life = Lifecycle(pool, limits.max_num_seqs, identity, depth > 0, store, overflow, clock_s)
         self._entrance = Entrance(pool, self._life, limits)
         self._outcome = Outcome(self._life, limits.max_model_len)
         self._deadlines = Deadlines()
@@ -180,7 +182,7 @@ class Scheduler:
         if self._gathering_s() > 0 or self._flight.decides:
             return None
         self._runs, self._lacks_pages = {}, False
-        self._preempt_ahead()
+        self._relieve()
         self._admit()  # before anything is held: who enters may share a page that another was about to write
         self._plan_decodes()
         if not self._lacks_pages:
@@ -287,9 +289,13 @@ class Scheduler:
         if hold(sequence, sequence.submitted + count):
             self._runs[sequence] = count
 
-    def _preempt_ahead(self) -> None:
-        """Where the ladder asks for it: free the pages that the next steps will take."""
-        if not self.ladder.measures.preempts_ahead:
+    def _relieve(self) -> None:
+        """Where the ladder asks for it: write to tiers what would be reused next, and free the pages that the next steps will take,
+        which costs less, and so begins sooner, where who yields is swapped."""
+        measures = self.ladder.measures
+        if measures.demotes:
+            self._life.tiering.write_ahead(DEMOTED_A_STEP)
+        if not (measures.preempts_ahead or measures.swaps):
             self.ladder.yielding.stop()
             return
         for sequence in self.ladder.yielding.take_due():
@@ -315,6 +321,8 @@ class Scheduler:
             if loser is None and self._life.tiering.busy:
                 self._lacks_pages = True
                 return False
+            if loser is None and self._life.spill(sequence):
+                continue
             if loser is None:
                 self._ended += self._outcome.outgrown(sequence)
                 return False

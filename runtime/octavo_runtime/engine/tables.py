@@ -145,12 +145,28 @@ class Tables:
         sequence.evicted_before = max(sequence.evicted_before, sequence.evicted)
         sequence.evicted, sequence.weights = 0, {}
 
+    def spill(self, sequence: Sequence, count: int) -> list[tuple[int, int]]:
+        """Let up to `count` of its earliest pages that are not written any more lie in the overflow: the copies (source, target) to
+        make; its references to the sources are to be released then."""
+        table, pool = sequence.pages, self._pool
+        behind = range(min(len(table), sequence.computed // self._size(sequence)))
+        places = [place for place in behind if table[place] <= pool.total][:count]
+        targets = pool.spill(len(places))
+        pool.overwrite(targets, sequence.page_factor)
+        moves = [(table[place], target) for place, target in zip(places, targets, strict=False)]
+        for place, target in zip(places, targets, strict=False):
+            table[place] = target
+            sequence.told_pages = min(sequence.told_pages, place)
+        return moves
+
+    def made(self, sequence: Sequence) -> bool:
+        """Whether its pages hold what it has computed: none is a copy that is not known to be made."""
+        return sequence not in self._copies and sequence not in self._copied
+
     def tail(self, sequence: Sequence) -> tuple[int, bytes] | None:
-        """The page that its computed tokens fill in part, and the key of what it holds; None if there is none, or it is a copy that
-        is not known to be made."""
+        """The page that its computed tokens fill in part, and the key of what it holds; None without one, or after evictions."""
         full, offset = divmod(sequence.computed, self._size(sequence))
-        made = sequence not in self._copies and sequence not in self._copied
-        if not (offset and self._identity and made) or sequence.evicted:
+        if not (offset and self._identity) or sequence.evicted:
             return None
         tokens = sequence.tokens[sequence.computed - offset : sequence.computed]
         return sequence.pages[full], chain_key(self._parent(sequence, full), tokens)
@@ -235,8 +251,7 @@ class Tables:
         """Whether its page holds what can be found under no name yet, and under its name alone. A copy that is not known to be
         made holds nothing."""
         page = sequence.pages[place]
-        made = sequence not in self._copies and sequence not in self._copied
-        return made and self._pool.references(page) == 1 and self._pool.filled(page) < offset
+        return self.made(sequence) and self._pool.references(page) == 1 and self._pool.filled(page) < offset
 
     def _parent(self, sequence: Sequence, page: int) -> bytes:
         return sequence.keys[page - 1] if page else sequence.request.root

@@ -16,22 +16,32 @@ from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.block_store import BlockStore, Job
 from octavo_runtime.engine.request import Sequence, State
 from octavo_runtime.engine.speed import Speed
+from octavo_runtime.engine.swapped import Swapped, private_keys
 from octavo_runtime.messages import TierStats
 
 LATE_S = 1.0  # a transfer is waited for so long at least, …
 LATE_FACTOR = 4.0  # … and as often its predicted time; then what it should bring is computed
-UNKNOWN_S = 5.0  # predicted, while nothing was measured
+UNKNOWN_S = 0.5  # predicted, while nothing was measured
 TRY_AGAIN_EVERY = 16  # of fetches that would not pay, one is done: tiers and the machine change
 RESTING_BLOCKS = 16  # written at once while there is nothing to compute
 _LOOKED_AT_FACTOR = 4  # cached pages that are looked at for one to write
 
 
 @dataclasses.dataclass(frozen=True)
-class _Fetch:
-    """Blocks on their way into a sequence's table, from place `first` on; with each, its first `ends[i]` tokens are there."""
+class _Way:
+    """Where blocks go: into a table from place `first` on. With each one its first `ends[i]` tokens are there; or, of a `table`
+    that was swapped, what it had when all are."""
 
     first: int
     ends: list[int]
+    table: Swapped | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fetch:
+    """Blocks on their way."""
+
+    way: _Way
     pages: list[int]
     job: Job
     late_s: float
@@ -77,27 +87,45 @@ class Tiering:
 
     def fetch(self, sequence: Sequence) -> None:
         """Begin to bring what a sequence that has just entered can have from the tiers."""
-        store, size = self._store, self._size(sequence)
-        ends = self._lacking(sequence)
-        if store is None or not ends:
+        swapped, sequence.swapped = sequence.swapped, None
+        if self._store is None:
             return
+        if swapped is not None and swapped.whole:
+            self._fetch_table(sequence, self._store, swapped)
+        elif sequence.request.kv_budget is None:
+            self._fetch_rest(sequence, self._store, swapped)
+
+    def _fetch_rest(self, sequence: Sequence, store: BlockStore, swapped: Swapped | None) -> None:
+        """Of the pages that continue its table as many as there are."""
+        size = self._size(sequence)
+        ends = self._lacking(sequence, swapped)
         found = store.lookup(list(ends))
         count = min(found.blocks, self._pool.free)
         keys, ends_found = list(ends)[:count], list(ends.values())[:count]
-        if not count or not self._pays(ends_found[-1] - sequence.computed, found.seconds):
-            return
-        pages = self._pool.take(count)
+        if count and self._pays(ends_found[-1] - sequence.computed, found.seconds):
+            # A page that was found in part goes: the tier has all of it.
+            self._begin(sequence, store, keys, found.seconds, _Way(sequence.computed // size, ends_found))
+
+    def _fetch_table(self, sequence: Sequence, store: BlockStore, swapped: Swapped) -> None:
+        """All pages that it had, or none: what is left of an evicted history goes together."""
+        count, found = len(swapped.keys), store.lookup(swapped.keys)
+        gain = swapped.computed - sequence.computed
+        if found.blocks == count <= self._pool.free and gain > 0 and self._pays(gain, found.seconds):
+            self._begin(sequence, store, swapped.keys, found.seconds, _Way(0, [], swapped))
+
+    def _begin(
+        self, sequence: Sequence, store: BlockStore, keys: list[bytes], predicted_s: float | None, way: _Way
+    ) -> None:
+        pages = self._pool.take(len(keys))
         assert pages is not None
         self._pool.overwrite(pages, 0)  # nobody knows what they hold until they have arrived
-        first = sequence.computed // size
-        self._pool.release(sequence.pages[first:])  # a page that was found in part: the tier has all of it
-        sequence.pages[first:] = pages
-        sequence.computed = sequence.submitted = first * size
+        self._pool.release(sequence.pages[way.first :])
+        sequence.pages[way.first :] = pages
+        sequence.computed = sequence.submitted = way.first * self._size(sequence)
         sequence.state = State.FETCHING
-        predicted_s = UNKNOWN_S if found.seconds is None else found.seconds
-        late_s = self._clock_s() + max(LATE_S, LATE_FACTOR * predicted_s)
+        patience_s = max(LATE_S, LATE_FACTOR * (UNKNOWN_S if predicted_s is None else predicted_s))
         of_prompt = sequence.request.cached_tokens is None
-        self._fetches[sequence] = _Fetch(first, ends_found, pages, store.get(keys, pages), late_s, of_prompt)
+        self._fetches[sequence] = _Fetch(way, pages, store.get(keys, pages), self._clock_s() + patience_s, of_prompt)
 
     def poll(self) -> None:
         """Take what has arrived into the books: those sequences run."""
@@ -119,21 +147,31 @@ class Tiering:
         fetch = self._fetches.pop(sequence)
         fetch.job.give_up()
         self._held.append((fetch.job, fetch.pages))
-        del sequence.pages[fetch.first :]
-        sequence.told_pages = min(sequence.told_pages, fetch.first)
+        del sequence.pages[fetch.way.first :]
+        sequence.told_pages = min(sequence.told_pages, fetch.way.first)
         sequence.state = State.RUNNING
 
     def swap(self, sequence: Sequence, tail: tuple[int, bytes] | None) -> bool:
         """Put what a sequence that is preempted has computed where it finds it again; False if a part of it cannot be kept.
 
-        Full pages have names and go to the tiers when they are reused. `tail`: the page that it fills in part, and its key.
+        Full pages of a whole history have names, and go to the tiers when they are reused. `tail`: the page that it fills in part,
+        and its key.
         """
-        if self._store is None or sequence.evicted or sequence.state is State.FETCHING:
+        store = self._store
+        if store is None or not sequence.computed or sequence.state is State.FETCHING:
             return False
-        if sequence.computed % self._size(sequence):
-            if tail is None or not self._store.put([tail[1]], [tail[0]]):
-                return False
-            sequence.swapped = tail[1], sequence.computed
+        if sequence.request.kv_budget is not None:
+            pages = sequence.pages[: self._pool.pages_for(sequence.computed - sequence.evicted, sequence.page_factor)]
+            weights = [sequence.weights.get(page, 0.0) for page in pages]
+            keys, before = private_keys(len(pages)), sequence.evicted_before
+            swapped = Swapped(keys, sequence.computed, True, sequence.evicted, before, weights)
+        elif tail is not None:
+            pages, swapped = [tail[0]], Swapped([tail[1]], sequence.computed)
+        else:
+            pages, swapped = [], Swapped([], sequence.computed)
+        if store.put(swapped.keys, pages) < len(pages):
+            return False
+        sequence.swapped = swapped
         self.swapped_total += 1
         return True
 
@@ -161,15 +199,12 @@ class Tiering:
         assert self._store is not None
         self._store.put([key for _, key in blocks], [page for page, _ in blocks])
 
-    def _lacking(self, sequence: Sequence) -> dict[bytes, int]:
+    def _lacking(self, sequence: Sequence, swapped: Swapped | None) -> dict[bytes, int]:
         """Keys of blocks that it could go on from, with the tokens that are there with each. Its last token is left to compute."""
-        if self._store is None or sequence.request.kv_budget is not None:
-            return {}
         size, most = self._size(sequence), len(sequence.tokens) - 1
         ends = {sequence.keys[place]: (place + 1) * size for place in range(sequence.computed // size, most // size)}
-        swapped, sequence.swapped = sequence.swapped, None
-        if swapped is not None and sequence.computed < swapped[1] <= most:
-            ends[swapped[0]] = swapped[1]
+        if swapped is not None and sequence.computed < swapped.computed <= most:
+            ends |= dict.fromkeys(swapped.keys, swapped.computed)
         return ends
 
     def _pays(self, tokens: int, fetch_s: float | None) -> bool:
@@ -183,19 +218,35 @@ class Tiering:
     def _landed(self, sequence: Sequence, fetch: _Fetch) -> None:
         del self._fetches[sequence]
         sequence.state = State.RUNNING
-        count = fetch.job.blocks
-        arrived, others = fetch.pages[:count], fetch.pages[count:]
-        self._pool.overwrite(arrived, sequence.page_factor)
-        self._pool.reform(others, sequence.page_factor)
+        count, before = fetch.job.blocks, sequence.computed
+        if fetch.way.table is not None and count < len(fetch.pages):
+            count = 0
+        self._pool.overwrite(fetch.pages[:count], sequence.page_factor)
+        self._pool.reform(fetch.pages[count:], sequence.page_factor)
         if not count:
             return
-        size, before = self._size(sequence), sequence.computed
-        sequence.computed = sequence.submitted = fetch.ends[count - 1]
+        if fetch.way.table is not None:
+            _take_up(sequence, fetch.way.table)
+        else:
+            sequence.computed = sequence.submitted = fetch.way.ends[count - 1]
+            self._publish(sequence, fetch.way.first)
         sequence.computed_once = max(sequence.computed_once, sequence.computed)
-        for place in range(fetch.first, sequence.computed // size):
-            parent = sequence.keys[place - 1] if place else sequence.request.root
-            tokens = sequence.tokens[place * size : (place + 1) * size]
-            self._pool.publish(sequence.pages[place], sequence.keys[place], parent, tokens)
         self.hits_tokens_total += sequence.computed - before
         if fetch.of_prompt:
             sequence.request.cached_tokens = (sequence.request.cached_tokens or 0) + sequence.computed - before
+
+    def _publish(self, sequence: Sequence, first: int) -> None:
+        """Let the full pages of its table be found, from place `first` on."""
+        size = self._size(sequence)
+        for place in range(first, sequence.computed // size):
+            parent = sequence.keys[place - 1] if place else sequence.request.root
+            tokens = sequence.tokens[place * size : (place + 1) * size]
+            self._pool.publish(sequence.pages[place], sequence.keys[place], parent, tokens)
+
+
+def _take_up(sequence: Sequence, table: Swapped) -> None:
+    """It goes on with the history that it had left of its own."""
+    sequence.computed = sequence.submitted = table.computed
+    sequence.evicted, sequence.evicted_before = table.evicted, table.evicted_before
+    sequence.told_pages = 0  # the runner is told of evictions with the pages after them
+    sequence.weights = dict(zip(sequence.pages, table.weights, strict=True))

@@ -10,6 +10,7 @@ from octavo_runtime.model.compute import Embedding, Layers, LayerWeights, Produc
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.cpu_layers import CpuLayers
 from octavo_runtime.model.cpu_product import CpuEmbedding, CpuProduct
+from octavo_runtime.model.layers import LayerLoop
 from octavo_runtime.model.packed_weights import Packer
 from octavo_runtime.model.rotary import Rotary
 from octavo_runtime.model.sampler import FreeDraw, Ranked
@@ -46,7 +47,8 @@ class CpuCompute:
         return weights.take(name, (length,), torch.float32)
 
     def layers(self, config: ModelConfig, weights: Sequence[LayerWeights], rotary: Rotary) -> Layers:
-        return CpuLayers(config, weights, rotary, self._kernels)
+        streamed = LayerLoop(config, weights, rotary, self)
+        return CpuLayers(config, weights, rotary, self._kernels, streamed)
 
     def padded_rows(self, rows: int) -> int:
         return rows

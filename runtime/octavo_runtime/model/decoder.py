@@ -1,5 +1,7 @@
 """A decoder of the Llama family: `hidden` runs the layers over a step's tokens, `logits` the head over the rows that need it."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -62,7 +64,9 @@ class Decoder:
         weights.finish()
         self._layers = self._compute.layers(config, layers, Rotary.build(config, positions, device))
 
-    def hidden(self, ids: Tensor, meta: AttentionMeta, backend: AttentionBackend, kv_layers: list[Tensor]) -> Tensor:
+    def hidden(
+        self, ids: Tensor, meta: AttentionMeta, backend: AttentionBackend, kv_layers: Sequence[Tensor]
+    ) -> Tensor:
         """ids int64 `[T]` → the last layer's normed output `[T, hidden]`; writes the step's keys and values."""
         residual = self._embedding.rows(ids)
         delta = self._layers(residual, meta, backend, kv_layers)

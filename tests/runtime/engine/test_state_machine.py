@@ -120,6 +120,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.store is not None and self.store.contents)
     @rule(data=st.data())
     def spoil(self, data: st.DataObject) -> None:
+        assert self.store is not None
         self.store.spoiled.add(data.draw(st.sampled_from(sorted(self.store.contents))))
 
     @rule(seconds=st.sampled_from([0.5, 2.0]))

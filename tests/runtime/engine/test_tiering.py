@@ -207,6 +207,38 @@ def test_without_room_in_the_tiers_it_waits_to_be_computed_again() -> None:
     assert computed(paper) > 5 + 14 + 6 + 11
 
 
+def evicting_paper(store: PaperStore) -> Paper:
+    """One of two holds four pages of its history, and has to yield after it has evicted others."""
+    paper = Paper(pages=9, context=128, budget=64, store=store)
+    paper.mislead()
+    paper.add("old", 5, 30)
+    paper.add("young", 14, 30, kv_budget_tokens=16)
+    return paper
+
+
+@pytest.mark.parametrize("polls", [pytest.param(0, id="at once"), pytest.param(3, id="later")])
+def test_a_swapped_sequence_goes_on_with_what_it_had_not_evicted(polls: int) -> None:
+    paper = evicting_paper(PaperStore(polls))
+    paper.run()
+    assert paper.stats.swapped_total == paper.stats.preemptions_total > 0
+    assert computed(paper) == 5 + 29 + 14 + 29
+    assert [note for note in paper.finished["young"].degraded if "evicted to stay within" in note]
+    assert not [note for note in paper.finished["young"].degraded if "computed again" in note]
+    assert len(paper.tokens["young"]) == 30
+    assert_nothing_is_left(paper)
+
+
+def test_of_an_evicted_history_a_part_is_no_use() -> None:
+    store = PaperStore(polls=2)
+    paper = evicting_paper(store)
+    paper.step_until(lambda: bool(store.jobs))
+    store.spoiled.add(store.jobs[0].keys[-1])
+    paper.run()
+    assert computed(paper) > 5 + 29 + 14 + 29
+    assert [note for note in paper.finished["young"].degraded if "computed again" in note]
+    assert_nothing_is_left(paper)
+
+
 def test_cold_pages_are_written_before_they_are_reused() -> None:
     store = PaperStore()
     paper = Paper(pages=20, budget=64, store=store)

@@ -1,12 +1,14 @@
 """Runners of both kinds over one tiny model, and a loop that takes requests through the real scheduler to their ends."""
 
 import dataclasses
+import time
 
 import torch
 from torch import Tensor
 
 from octavo_runtime.engine.admission import Limits
 from octavo_runtime.engine.block_pool import BlockPool
+from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.pipeline import Pipeline, Runner
 from octavo_runtime.engine.prefix_index import CacheIdentity
@@ -20,6 +22,7 @@ from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_sampler import DeviceRows
 from octavo_runtime.model.device_weights import DeviceCheckpoint
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.overflow import Overflow
 from octavo_runtime.model.sampler import Row, sample
 from octavo_runtime.model.weights import WeightReader
 from tests.runtime.gpu.inline_stream import InlineStream
@@ -92,16 +95,22 @@ class Answers:
     most_in_flight: int = 0
 
 
-def answers(runner: Runner, requests: list[AddRequest], sizes: Sizes) -> Answers:
+def answers(
+    runner: Runner,
+    requests: list[AddRequest],
+    sizes: Sizes,
+    store: BlockStore | None = None,
+    overflow: Overflow | None = None,
+) -> Answers:
     """Run the requests to their ends; all pages must return."""
     limits = Limits(
         MAX_MODEL_LEN, sizes.pages, PAGE, TINY.vocab_size, sizes.max_num_seqs, max_queued=100, max_queued_tokens=None
     )
-    pool = BlockPool(sizes.pages, PAGE)
+    pool = BlockPool(sizes.pages, PAGE, overflow.pages if overflow is not None else 0)
     identity = CacheIdentity(b"weights", "reference", PAGE, "rope")
     policy = Policy(sizes.max_num_batched_tokens, prefill_percent=50)
     pipeline = Pipeline(runner)
-    scheduler = Scheduler(pool, limits, policy, identity, depth=pipeline.depth)
+    scheduler = Scheduler(pool, limits, policy, identity, depth=pipeline.depth, store=store, overflow=overflow)
     for request in requests:
         scheduler.add(request)
     result, in_flight = Answers(), 0
@@ -110,6 +119,9 @@ def answers(runner: Runner, requests: list[AddRequest], sizes: Sizes) -> Answers
             pipeline.submit(plan)
             in_flight += 1
         result.most_in_flight = max(result.most_in_flight, in_flight)
+        if not in_flight:
+            time.sleep(scheduler.gathering_s())  # for pages from the store
+            continue
         outputs, stats = scheduler.commit(pipeline.collect(), 0.0)
         in_flight -= 1
         result.preemptions = stats.preemptions_total

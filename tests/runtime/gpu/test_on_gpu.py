@@ -151,6 +151,42 @@ def test_an_engine_on_a_gpu_answers_as_on_a_cpu_and_leaves_the_reserve(device: t
     assert info.kv_cache_bytes > total_bytes // 4
 
 
+def test_pages_that_went_through_memory_and_disk_change_no_token(device: torch.device, tmp_path: Path) -> None:
+    """Sessions whose history is larger than the pool, on a GPU with tiers and on a CPU with room for all."""
+    model, tiers = (
+        save_tiny_model(tmp_path / "model"),
+        {"kv_tier_memory": 64 << 10, "kv_tier_disk": str(tmp_path / "tier")},
+    )
+    given = {}
+    for kind, flags in (("cpu", {"kv_cache_memory": 64 << 20}), ("cuda", {"kv_cache_memory": 256 << 10, **tiers})):
+        engine = Engine(ServeConfig(str(model), device=kind, dtype="float32", **flags))
+        engine.warm_up()
+        turns = [
+            finish(engine, [ask(str(session), prompt(f"session {session}", length), max_tokens=8)])
+            for length in (100, 140)
+            for session in range(8)
+        ]
+        given[kind] = [turn.tokens for turn in turns]
+        hits = [tier.hits_total for tier in engine.tier_stats()]
+        engine.close()
+    assert given["cuda"] == given["cpu"]
+    assert min(hits) > 0
+
+
+def test_a_request_longer_than_the_pool_answers_as_on_a_cpu_with_room(device: torch.device, tmp_path: Path) -> None:
+    model = save_tiny_model(tmp_path / "model")
+    below = {"kv_cache_memory": 256 << 10, "kv_overflow_memory": 1 << 20}
+    given = {}
+    for kind, flags in (("cpu", {"kv_cache_memory": 64 << 20}), ("cuda", below)):
+        engine = Engine(ServeConfig(str(model), device=kind, dtype="float32", **flags))  # type: ignore[arg-type]  # a table
+        engine.warm_up()
+        given[kind] = finish(engine, [ask("long", prompt("long", 480), max_tokens=30)]).tokens
+        pages = engine.scheduler.pool.total
+        engine.close()
+    assert pages * 16 < 480
+    assert given["cuda"] == given["cpu"]
+
+
 @pytest.fixture
 def compiled(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the kernels that Triton compiles, or reads from its cache, from here on."""

@@ -28,7 +28,7 @@ class DiskStore:
         self._kind = kind
         self._own = folder / kind.folder
         try:
-            self._own.mkdir(parents=True, exist_ok=True)
+            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)  # what was said is nobody else's
             self._lock = _locked(folder / "lock")
             self._files = _scan(folder, self._own)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The tiers that a configuration asks for, around a pool that is there."""
+"""The tiers and the overflow that a configuration asks for, around a pool that is there."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +11,8 @@ from octavo_runtime.engine.tiers.chain import TierChain
 from octavo_runtime.engine.tiers.disk_store import DiskStore
 from octavo_runtime.engine.tiers.disk_tier import WRITES_WAITING_MOST
 from octavo_runtime.engine.tiers.page_mover import PageMover
+from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.overflow import Overflow
 
 _BUFFER_BLOCKS = 2 * WRITES_WAITING_MOST  # of a disk tier without a memory tier: on their way to the disk
 
@@ -30,6 +32,30 @@ def open_tiers(config: ServeConfig, identity: CacheIdentity, new_mover: Callable
             f"--kv-tier-disk-size: {limit_bytes:,} bytes hold no block of {kind.file_bytes:,} bytes: raise it"
         )
     return TierChain(mover, kind, rows, DiskStore(Path(config.kv_tier_disk), limit_bytes, kind))
+
+
+def open_overflow(config: ServeConfig, pool: KvPool) -> Overflow | None:
+    """None where none is asked for. Raises ConfigError."""
+    asked, available = config.kv_overflow_memory, available_bytes()
+    if asked is None:
+        return None
+    if config.tensor_parallel_size > 1:
+        raise ConfigError(
+            f"--kv-overflow-memory: this version has it with one rank only, not with --tensor-parallel-size "
+            f"{config.tensor_parallel_size}: leave it out"
+        )
+    page_bytes = pool.total_bytes // (pool.pages + 1)
+    pages = asked // page_bytes
+    if pages < 1:
+        raise ConfigError(f"--kv-overflow-memory: {asked:,} bytes hold no page of {page_bytes:,}: raise it")
+    on_host = pool.layers[0].device.type == "cpu"
+    scratch_bytes = (pool.pages + pages + 1) * pool.page_bytes if on_host else 0  # else `loading` has left it
+    if asked + scratch_bytes > available:
+        raise ConfigError(
+            f"--kv-overflow-memory {asked:,} and {scratch_bytes:,} bytes for a layer of all pages are more than the "
+            f"{available:,} available here: lower it"
+        )
+    return Overflow(pool, pages)
 
 
 def _root(identity: CacheIdentity) -> bytes:

@@ -240,12 +240,13 @@ def test_a_job_that_nobody_wants_any_more_stops_between_blocks(
     content = path.read_bytes()
     path.unlink()
     os.mkfifo(path)
+    fifo = os.open(path, os.O_RDWR)  # so that who opens it to read waits for content only
     before = tiers.page(21)
     job = tiers.get([1, 2], [20, 21])
     job.give_up()
-    with path.open("wb") as fifo:
-        fifo.write(content)
+    os.write(fifo, content)
     tiers.until(lambda: job.done)
+    os.close(fifo)
     assert job.blocks <= 1
     assert tiers.page(21) == before
 
