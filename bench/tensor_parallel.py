@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine process sets it; before torch is loaded
@@ -38,6 +39,7 @@ ROWS = (1, 16, 64, 512)
 WIDTH = 576  # of SmolLM2's residual stream, fp32
 CONTEXT_TOKENS = 64
 KV_BYTES = 256 << 20
+START_TIMEOUT_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,18 +72,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def all_reduces_us(size: int, repeats: int) -> list[float]:
     """The median time of an all-reduce of each of `ROWS`, in rank 0."""
     context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(size)
     with tempfile.TemporaryDirectory(prefix="octavo-bench-") as folder:
-        others = [context.Process(target=_reduce, args=(rank, size, repeats, folder)) for rank in range(1, size)]
+        others = [
+            context.Process(target=_reduce, args=(rank, size, repeats, folder, ready)) for rank in range(1, size)
+        ]
         for other in others:
             other.start()
-        times = _reduce(0, size, repeats, folder)
+        times = _reduce(0, size, repeats, folder, ready)
         for other in others:
             other.join()
     return [1e6 * statistics.median(of_size) for of_size in times]
 
 
-def _reduce(rank: int, size: int, repeats: int, folder: str) -> list[list[float]]:
+def _reduce(rank: int, size: int, repeats: int, folder: str, ready: Barrier) -> list[list[float]]:
     torch.set_num_threads(1)
+    ready.wait(START_TIMEOUT_S)  # imports may take longer than gloo waits
     ranks = Collectives(gloo_group(FileStore(str(Path(folder) / "store"), size), rank, size, "127.0.0.1"), rank, size)
     times: list[list[float]] = []
     for rows in ROWS:
