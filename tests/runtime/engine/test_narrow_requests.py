@@ -73,14 +73,15 @@ def test_some_are_compared_with_the_full_format_which_no_client_sees(
 
 
 @pytest.mark.parametrize(
-    ("which", "flags"),
-    [pytest.param(1, {}, id="16 bits"), pytest.param(2, {"kv_cache_dtype": "int8"}, id="8 bits")],
+    ("late", "flags"),
+    [pytest.param(False, {}, id="16 bits"), pytest.param(True, {"kv_cache_dtype": "int8"}, id="8 bits")],
 )
 def test_each_request_gets_the_answer_that_its_format_gives_alone(
-    tiny: Path, pressed: tuple[Answers, list[AddRequest], list[AddRequest]], which: int, flags: dict[str, object]
+    tiny: Path, pressed: tuple[Answers, list[AddRequest], list[AddRequest]], late: bool, flags: dict[str, object]
 ) -> None:
     """Pages went from one format to the other meanwhile, and a page's rest must not be taken for numbers."""
-    answers, asked = pressed[0], pressed[which]
+    answers, before, after = pressed
+    asked = after if late else before
     by_itself = finish(engine(tiny, 100, memory_ladder=False, **flags), asked)
     assert {one.id: answers.of(one.id) for one in asked} == {one.id: by_itself.of(one.id) for one in asked}
 
