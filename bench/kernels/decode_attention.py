@@ -17,6 +17,7 @@ def cases() -> list[KernelCase]:
         _case(128, 2048),
         _case(1, 262_144),
         _case(64, 4096, kv_format="fp8_token"),
+        _case(64, 4096, kv_format="int8_token"),
         _case(64, 4096, kv_format="fp8_head"),
         _case(32, 8192, queries=4),
     ]

@@ -11,7 +11,13 @@ from octavo_kernels.page_layout import KvFormat, PageLayout
 
 
 def cases() -> list[KernelCase]:
-    return [_case(8192, "dense"), _case(8192, "fp8_head"), _case(8192, "fp8_token"), _case(128, "dense")]
+    return [
+        _case(8192, "dense"),
+        _case(8192, "fp8_head"),
+        _case(8192, "fp8_token"),
+        _case(8192, "int8_token"),
+        _case(128, "dense"),
+    ]
 
 
 def _case(tokens: int, kv_format: KvFormat) -> KernelCase:

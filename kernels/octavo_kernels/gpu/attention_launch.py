@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from octavo_kernels.gpu.aot_case import AotCase
-from octavo_kernels.page_layout import PageLayout
+from octavo_kernels.page_layout import TOKEN_SCALED, PageLayout
 from octavo_kernels.paged_batch import AttentionOptions
 
 # Triton decides where a kernel is defined, which is as this is imported.
@@ -96,7 +96,7 @@ def aot_case(
     pointers = {
         "q": "*bf16",
         "values": "*bf16" if layout.format == "dense" else "*u8",
-        "scales": "*fp16" if layout.format == "fp8_token" else None,
+        "scales": "*fp16" if layout.format in TOKEN_SCALED else None,
         "head_scales": "*fp32" if layout.format == "fp8_head" else None,
         "sinks": "*bf16" if sinks else None,
         "cu_q": "*i32",

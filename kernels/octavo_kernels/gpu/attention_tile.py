@@ -9,7 +9,7 @@ zeros: a row's bits depend on its own slots and on where the walk is cut, not on
 import triton
 import triton.language as tl
 
-from octavo_kernels.gpu.kv_format import decode_e4m3
+from octavo_kernels.gpu.kv_format import decode_e4m3, decode_int8
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 NEVER = tl.constexpr(float("-inf"))
@@ -24,9 +24,11 @@ def capped(score: tl.tensor, softcap: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def stored(raw: tl.tensor, dot_kind: tl.constexpr, kv_format: tl.constexpr) -> tl.tensor:
-    """What a page holds, as the type of the product, without an 8-bit format's scale. bf16 and fp16 hold every e4m3 value."""
+    """What a page holds, as the type of the product, without an 8-bit format's scale. bf16 and fp16 hold every 8-bit value."""
     if kv_format == "dense":
         return raw.to(dot_kind)
+    if kv_format == "int8_token":
+        return decode_int8(raw).to(dot_kind)
     return decode_e4m3(raw).to(dot_kind)
 
 
@@ -76,7 +78,7 @@ def walk(
         at = row[:, None] + dims[None, :]
         key = stored(tl.load(at, mask=real, other=0), dot_kind, kv_format)
         score = tl.dot(q, tl.trans(key), input_precision="ieee") * scale
-        if kv_format == "fp8_token":
+        if (kv_format == "fp8_token") or (kv_format == "int8_token"):
             scale_at = key_scales + page * scale_stride + slots % page_size
             score *= tl.load(scale_at, mask=is_slot, other=0.0).to(tl.float32)[None, :]
         if softcap != 0.0:
@@ -94,7 +96,7 @@ def walk(
         shrink = tl.math.exp2(top - base)
         total = total * shrink + tl.sum(weight, axis=1)
         value = stored(tl.load(at + page_size * head_dim, mask=real, other=0), dot_kind, kv_format)
-        if kv_format == "fp8_token":
+        if (kv_format == "fp8_token") or (kv_format == "int8_token"):
             value_scale = tl.load(scale_at + page_size, mask=is_slot, other=0.0).to(tl.float32)
             value = (value.to(tl.float32) * value_scale[:, None]).to(dot_kind)
         out = tl.dot(weight.to(dot_kind), value, out * shrink[:, None], input_precision="ieee")

@@ -92,7 +92,7 @@ def _decode_kernel(
     begin = first + split * part
     head_rows = kv_head * 2 * page_size
     key_scales = scales
-    if kv_format == "fp8_token":
+    if (kv_format == "fp8_token") or (kv_format == "int8_token"):
         key_scales = scales + scale_begin + head_rows
     if kv_format == "fp8_head":
         scale *= tl.load(head_scales + kv_head)
@@ -218,6 +218,7 @@ def aot_cases() -> list[AotCase]:
         _case("dense", llama, 32, plain),
         _case("fp8_head", dataclasses.replace(llama, page_size=32, format="fp8_head"), 32, plain),
         _case("fp8_token", dataclasses.replace(llama, page_size=32, format="fp8_token"), 32, plain),
+        _case("int8_token", dataclasses.replace(llama, page_size=32, format="int8_token"), 32, plain),
         _case("8_queries", llama, 32, plain, queries=8),
         _case("window_softcap_sinks", small, 64, all_options, sinks=True, splits=1),
         join_case(llama, 32, queries=1, splits=8),

@@ -1,7 +1,7 @@
 """Keys and values of a step into pages: k, v `[T, Hkv, D]` → slot `slot_map[t]` = page · page_size + offset of each token.
 
 Formats and the layout of a page: `octavo_kernels/page_layout.py`. In `fp8_token` a scale is the token's largest magnitude / 448,
-rounded to fp16; the stored byte is e4m3(x · (1 / scale)), all in fp32.
+rounded to fp16; the stored byte is e4m3(x · (1 / scale)), all in fp32. In `int8_token` it is the magnitude / 127 and the integer.
 """
 
 import torch
@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from octavo_kernels.gpu.aot_case import AotCase
-from octavo_kernels.gpu.kv_format import encode_e4m3, token_scales
+from octavo_kernels.gpu.kv_format import E4M3_MAX, INT8_MAX, encode_e4m3, encode_int8, token_scales
 from octavo_kernels.page_layout import KvFormat, PageLayout
 
 
@@ -51,14 +51,17 @@ def _kv_write_kernel(
             tl.store(target, x, mask=real)
         else:
             wide = x.to(tl.float32)
-            if kv_format == "fp8_token":
-                scale = token_scales(wide)
+            if (kv_format == "fp8_token") or (kv_format == "int8_token"):
+                scale = token_scales(wide, E4M3_MAX if kv_format == "fp8_token" else INT8_MAX)
                 tl.store(scales + page * scale_stride + scale_begin + row, scale, mask=is_head)
                 divisor = scale.to(tl.float32)
             else:
                 divisor = tl.load(head_scales + half * kv_heads + heads, mask=is_head, other=1.0)
             inverse = tl.math.div_rn(1.0, divisor)
-            tl.store(target, encode_e4m3(wide * inverse[:, None]), mask=real)
+            if kv_format == "int8_token":
+                tl.store(target, encode_int8(wide * inverse[:, None]), mask=real)
+            else:
+                tl.store(target, encode_e4m3(wide * inverse[:, None]), mask=real)
 
 
 def kv_write(
@@ -101,12 +104,12 @@ def _constexprs(layout: PageLayout, page_distance_bytes: int, token_stride: int)
 
 def aot_cases() -> list[AotCase]:
     """The Llama-3 8B shape (8 KV heads of 128 in a qkv buffer of 48 heads) in each format."""
-    return [_case("dense", "*bf16"), _case("fp8_head", "*u8"), _case("fp8_token", "*u8")]
+    return [_case("dense", "*bf16"), _case("fp8_head", "*u8"), _case("fp8_token", "*u8"), _case("int8_token", "*u8")]
 
 
 def _case(kv_format: KvFormat, values: str) -> AotCase:
     layout = PageLayout(8, 128, 16, torch.bfloat16, kv_format)
-    scales = {"dense": {}, "fp8_head": {"head_scales": "*fp32"}, "fp8_token": {"scales": "*fp16"}}[kv_format]
+    scales = {"dense": {}, "fp8_head": {"head_scales": "*fp32"}}.get(kv_format, {"scales": "*fp16"})
     absent = {key: None for key in ("scales", "head_scales") if key not in scales}
     signature = {"k": "*bf16", "v": "*bf16", "values": values, **scales, "slot_map": "*i64"}
     constexprs = {**absent, **_constexprs(layout, layout.page_bytes, 48 * 128)}

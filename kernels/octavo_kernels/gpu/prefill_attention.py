@@ -91,7 +91,7 @@ def _prefill_kernel(
         pages = page_table + sequence.to(tl.int64) * table_stride
         keys = values + head_rows * head_dim
         key_scales = scales
-        if kv_format == "fp8_token":
+        if (kv_format == "fp8_token") or (kv_format == "int8_token"):
             key_scales = scales + scale_begin + head_rows
         if kv_format == "fp8_head":
             scale *= tl.load(head_scales + kv_head)
@@ -178,6 +178,7 @@ def aot_cases() -> list[AotCase]:
     return [
         _case("dense", llama, 32, plain),
         _case("fp8_token", dataclasses.replace(llama, page_size=32, format="fp8_token"), 32, plain),
+        _case("int8_token", dataclasses.replace(llama, page_size=32, format="int8_token"), 32, plain),
         _case("window_softcap_sinks", small, 64, all_options, sinks=True),
     ]
 

@@ -17,7 +17,7 @@ from octavo_kernels.gpu.prefill_attention import prefill_attention
 from octavo_kernels.gpu.rms_norm import rms_norm
 from octavo_kernels.gpu.rope import rope
 from octavo_kernels.kv_form import KvKind
-from octavo_kernels.page_layout import PageLayout
+from octavo_kernels.page_layout import KvFormat, PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, Importance
 from octavo_runtime.model.config import ModelError
@@ -138,14 +138,13 @@ def _layout(shape: AttentionShape) -> PageLayout:
     """Raises ModelError for a form of pages that there are no kernels for."""
     form = shape.kv_forms[0]
     kinds: set[KvKind] = {form.keys, form.values}
-    if kinds not in ({"dense"}, {"fp8"}):
+    if kinds not in ({"dense"}, {"fp8"}, {"int8"}):
         raise ModelError(
             f"a KV cache of {form.keys} keys and {form.values} values: the GPU kernels have dense ones (--kv-cache-dtype auto) and "
-            "e4m3 for both (fp8); or use --device cpu"
+            "one 8-bit type for both (fp8 or int8); or use --device cpu"
         )
-    return PageLayout(
-        shape.kv_heads, shape.head_dim, form.page_size, shape.dtype, "dense" if form.is_dense else "fp8_token"
-    )
+    formats: dict[KvKind, KvFormat] = {"dense": "dense", "fp8": "fp8_token", "int8": "int8_token"}
+    return PageLayout(shape.kv_heads, shape.head_dim, form.page_size, shape.dtype, formats[form.keys])
 
 
 def _groups(q_lens: tuple[int, ...], singles: int) -> _Groups:

@@ -34,6 +34,7 @@ def run(case: PagedCase, options: AttentionOptions, queries: int, splits: int) -
         pytest.param(PageLayout(2, 80, 4, HALF, "fp8_head"), 3, [(1, 13), (2, 6)], 1, id="fp8_head in one part"),
         pytest.param(PageLayout(2, 128, 4, WIDE, "fp8_head"), 1, [(1, 67)], 2, id="fp8_head in two"),
         pytest.param(PageLayout(2, 80, 4, HALF, "fp8_token"), 3, [(1, 13), (2, 66)], 2, id="fp8_token"),
+        pytest.param(PageLayout(2, 80, 4, HALF, "int8_token"), 3, [(1, 13), (2, 66)], 2, id="int8_token"),
     ],
 )
 def test_matches_the_reference(

@@ -1,4 +1,4 @@
-"""e4m3 by its bits, against torch's own type: every code, every tie between two codes, and what no code stands for."""
+"""e4m3 by its bits, against torch's own type: every code, every tie between two codes, and what no code stands for; and int8."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from octavo_kernels import reference_paged
-from octavo_kernels.gpu.kv_format import decode_e4m3, encode_e4m3
+from octavo_kernels.gpu.kv_format import decode_e4m3, decode_int8, encode_e4m3, encode_int8
 
 CODES = torch.arange(256, dtype=torch.uint8)
 NAN_CODES = (0x7F, 0xFF)
@@ -23,6 +23,14 @@ def decode_kernel(codes: tl.tensor, out: tl.tensor, count: tl.constexpr) -> None
 def encode_kernel(x: tl.tensor, out: tl.tensor, count: tl.constexpr) -> None:
     index = tl.arange(0, count)
     tl.store(out + index, encode_e4m3(tl.load(x + index)))
+
+
+@triton.jit
+def int8_kernel(x: tl.tensor, codes: tl.tensor, out: tl.tensor, count: tl.constexpr) -> None:
+    index = tl.arange(0, count)
+    code = encode_int8(tl.load(x + index))
+    tl.store(codes + index, code)
+    tl.store(out + index, decode_int8(code))
 
 
 def encode(x: Tensor, device: torch.device) -> Tensor:
@@ -69,3 +77,14 @@ def test_encodes_to_the_nearest_and_ties_to_even(device: torch.device) -> None:
 def test_saturates_and_stores_no_nan(value: float, code: int, device: torch.device) -> None:
     x = torch.tensor([value])
     assert encode(x, device).tolist() == reference_paged.encode_e4m3(x).tolist() == [code]
+
+
+def test_int8_is_the_nearest_integer_and_ties_are_even(device: torch.device) -> None:
+    beyond = torch.tensor([torch.nan, torch.inf, -torch.inf, 127.5, -300.0])
+    x = torch.cat([torch.arange(-128, 128) / 2, torch.linspace(-127, 127, 251), beyond])
+    codes, out = torch.zeros(512, dtype=torch.uint8, device=device), torch.full((512,), torch.nan, device=device)
+    int8_kernel[(1,)](x.to(device), codes, out, 512)
+    expected = x.nan_to_num(nan=0.0).clamp(-127, 127).round()
+    assert torch.equal(out.cpu(), expected)
+    assert torch.equal(reference_paged.encode_int8(x), codes.cpu())
+    assert torch.equal(reference_paged.decode_int8(codes.cpu()), expected)

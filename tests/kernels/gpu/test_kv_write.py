@@ -23,7 +23,7 @@ def poisoned(pages: int, layout: PageLayout, device: torch.device) -> Tensor:
     return torch.full((pages, layout.page_bytes + 32), POISON, dtype=torch.uint8, device=device)  # longer than need be
 
 
-@pytest.mark.parametrize("kv_format", ["dense", "fp8_head", "fp8_token"])
+@pytest.mark.parametrize("kv_format", ["dense", "fp8_head", "fp8_token", "int8_token"])
 @pytest.mark.parametrize(
     ("kv_heads", "head_dim", "page_size", "dtype"),
     [
@@ -61,8 +61,9 @@ def test_a_dense_page_holds_the_values_of_the_plain_reference(device: torch.devi
     assert torch.equal(values, plain[:, 1].flatten(0, 1)[slots])
 
 
-def test_what_is_not_finite_is_stored_as_finite(device: torch.device) -> None:
-    layout = PageLayout(1, 64, 4, torch.float32, "fp8_token")
+@pytest.mark.parametrize("kv_format", ["fp8_token", "int8_token"])
+def test_what_is_not_finite_is_stored_as_finite(kv_format: KvFormat, device: torch.device) -> None:
+    layout = PageLayout(1, 64, 4, torch.float32, kv_format)
     k, v = draw(3, layout, device)
     k[0, 0, 5], k[1, 0, 6], v[2] = torch.nan, torch.inf, 0.0
     slots = torch.tensor([4, 5, 6], device=device)

@@ -28,6 +28,7 @@ def run(case: PagedCase, options: AttentionOptions, longest: int) -> torch.Tenso
         pytest.param(PageLayout(1, 64, 128, WIDE), 3, [(22, 131)], id="pages longer than tiles"),
         pytest.param(PageLayout(2, 96, 4, HALF, "fp8_head"), 3, [(9, 66), (2, 5)], id="fp8_head"),
         pytest.param(PageLayout(1, 80, 4, HALF, "fp8_token"), 1, [(40, 66)], id="fp8_token"),
+        pytest.param(PageLayout(1, 80, 4, HALF, "int8_token"), 1, [(40, 66)], id="int8_token"),
     ],
 )
 def test_matches_the_reference(

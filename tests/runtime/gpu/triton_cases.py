@@ -11,10 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from octavo_kernels.kv_form import KvForm, KvKind
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
 from octavo_runtime.messages import Sampling
-from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, AttentionShape, Importance
+from octavo_runtime.model.attention import (
+    AttentionBackend,
+    AttentionMeta,
+    AttentionShape,
+    Importance,
+    ReferenceBackend,
+)
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
@@ -36,14 +43,19 @@ from tests.runtime.gpu.random_weights import TINY
 from tests.runtime.model.batches import POISON, Chunk, attention_meta, shuffled_pages
 
 DEVICE = torch.device(os.environ.get("OCTAVO_TEST_DEVICE", "cpu"))
+DENSE = KvForm(PAGE)
 SEEDED = Sampling(temperature=1.2, top_p=0.95, top_k=50, min_p=0.001)
 ONE_LAYER = dataclasses.replace(TINY, layers=1)
 SMALL = Sizes(pages=24, max_num_seqs=3, max_num_batched_tokens=24)
 
 
-def backend_of(decoder: Decoder) -> TritonBackend:
+def shape_of(decoder: Decoder, form: KvForm = DENSE) -> AttentionShape:
     config = decoder.config
-    shape = AttentionShape(config.heads, config.kv_heads, config.head_dim, PAGE, torch.float32)
+    return AttentionShape(config.heads, config.kv_heads, config.head_dim, form.page_size, torch.float32, (form,))
+
+
+def backend_of(decoder: Decoder, form: KvForm = DENSE) -> TritonBackend:
+    shape = shape_of(decoder, form)
     return TritonBackend(shape, most_sequences=4, processors=2, device=DEVICE)
 
 
@@ -102,6 +114,23 @@ def test_logits_are_the_references(changes: dict[str, object]) -> None:
     given = logits(fused, backend_of(fused), sequences, steps)
     assert expected.isfinite().all()
     torch.testing.assert_close(given, expected, rtol=2e-4, atol=2e-4 * float(expected.abs().max()))
+
+
+def test_logits_over_8_bits_are_the_references() -> None:
+    """But for values that lie between two codes, which fp32's last bits decide."""
+    form, sequences = KvForm(PAGE, "int8", "int8"), [prompt("a", 19), prompt("b", 4)]
+    steps = [[Chunk(0, 0, 18), Chunk(1, 0, 2)], [Chunk(0, 18, 1), Chunk(1, 2, 2)]]
+    plain, fused = random_decoder(ONE_LAYER, DEVICE), random_decoder(ONE_LAYER, DEVICE, TritonCompute())
+    expected = logits(plain, ReferenceBackend(shape_of(plain, form)), sequences, steps)
+    given = logits(fused, backend_of(fused, form), sequences, steps)
+    torch.testing.assert_close(given, expected, rtol=0, atol=0.01 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize(("keys", "values"), [("dense", "int8"), ("int8", "fp8")])
+def test_keys_and_values_of_different_types_are_refused(keys: KvKind, values: KvKind) -> None:
+    shape = dataclasses.replace(shape_of(random_decoder(ONE_LAYER, DEVICE)), forms=(KvForm(PAGE, keys, values),))
+    with pytest.raises(ModelError, match=f"{keys} keys and {values} values: the GPU kernels have .* use --device cpu"):
+        TritonBackend(shape, most_sequences=4, processors=2, device=DEVICE)
 
 
 def test_pages_get_the_attention_that_the_reference_says() -> None:
