@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import scaling, serving
+from bench import ladder, scaling, serving
 from tests.runtime.server.tiny_model import save_tiny_chat_model
 
 PEER = """print('{"engine": "stone", "best_tok_s": 0.5, "single_tok_s": 0.25}')"""
@@ -53,4 +53,18 @@ def test_scaling_ends_with_a_verdict_and_a_picture(
     lines = capsys.readouterr().out.splitlines()
     assert [int(line.split()[0]) for line in lines if re.match(r" +\d+ ", line)] == [1, 2, 4, 8, 16, 32, 64, 128]
     assert lines[-2].startswith("batch: ")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_burst_with_and_without_the_ladder_loses_no_request(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "ladder.png"
+    arguments = ["--model", str(model), "--pools", "4", "--kv-cache-memory", "256Ki", "--plot", str(picture)]
+    assert ladder.main(arguments) == 0
+    output = capsys.readouterr().out
+    assert output.rstrip().endswith("no request was lost")
+    highest = cells(output, "highest level")
+    assert int(highest[1]) >= 3
+    assert highest[2] == "0"
     assert picture.read_bytes().startswith(b"\x89PNG")

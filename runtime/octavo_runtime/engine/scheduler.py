@@ -284,9 +284,9 @@ class Scheduler:
             size = self.pool.page_size * sequence.page_factor
             reserved = 0 if first else self.ladder.yielding.reserve * size
             room = max(0, self._life.tables.room(sequence) - reserved)
-            count = min(count, room) or min(count, size)
+            count = min(count, room) or (min(count, size) if first else 0)
         hold = self._make_room if first else self._life.tables.hold
-        if hold(sequence, sequence.submitted + count):
+        if count and hold(sequence, sequence.submitted + count):
             self._runs[sequence] = count
 
     def _relieve(self) -> None:

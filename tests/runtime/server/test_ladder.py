@@ -46,7 +46,8 @@ class Answered:
 async def ask(client: httpx2.AsyncClient, number: int) -> Answered:
     """One request of the burst, repeated while it is refused."""
     body = {"model": "tiny", "prompt": [number, *range(PROMPT - 1)], "max_tokens": OUTPUT, "ignore_eos": True}
-    pressures, refusals = [], []
+    pressures: list[int] = []
+    refusals: list[httpx2.Response] = []
     async with asyncio.timeout(PATIENCE_S):
         while True:
             response = await client.post("/v1/completions", json=body)
