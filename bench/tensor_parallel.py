@@ -37,7 +37,7 @@ from tests.runtime.models import smollm2_path
 
 ROWS = (1, 16, 64, 512)
 WIDTH = 576  # of SmolLM2's residual stream, fp32
-CONTEXT_TOKENS = 64
+CONTEXT_TOKENS = 16
 KV_BYTES = 256 << 20
 START_TIMEOUT_S = 300.0
 
@@ -123,6 +123,8 @@ def _decoding(llm: LLM, degree: int, sequences: int, tokens: int) -> Steps:
         spent_s = time.perf_counter() - started_s
         if outputs is not None and outputs.stats.step_tokens == outputs.stats.batch_size == sequences:
             times.append((spent_s, (ranks.count if ranks else 0) - count, (ranks.busy_s if ranks else 0.0) - busy_s))
+    if not times:
+        raise SystemExit(f"--tokens: the first of {sequences} sequences ended before the last one began: give more")
     step_s, collectives, busy = (statistics.median(column) for column in zip(*times, strict=True))
     return Steps(degree, sequences, 1e3 * step_s, collectives, 1e3 * busy)
 
