@@ -95,10 +95,10 @@ def table(runs: dict[str, list[Phases]]) -> str:
 
 def _cell(runs: list[Phases], phase: str) -> str:
     """How long the phase took; a dash where there is none."""
-    if any(phase not in run for run in runs):
+    before = PHASES[: PHASES.index(phase)][-1:]
+    if any(name not in run for name in (phase, *before) for run in runs):
         return "–"
-    before = {name: PHASES[PHASES.index(phase) - 1] for name in PHASES[1:]}.get(phase)
-    return f"{statistics.median(run[phase] - (run.get(before, 0.0) if before else 0.0) for run in runs):.2f}"
+    return f"{statistics.median(run[phase] - sum(run[name] for name in before) for run in runs):.2f}"
 
 
 def _spread(runs: list[Phases], phase: str) -> str:
