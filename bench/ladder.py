@@ -27,7 +27,7 @@ from tests.runtime.server.tiny_model import save_tiny_chat_model
 
 MODEL = "tiny"  # what the server calls it
 LEARNT_FROM = 100
-MAX_NUM_SEQS = 32
+MAX_NUM_SEQS = 128  # more than pages suffice for, so that these are what is short
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

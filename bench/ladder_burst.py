@@ -87,7 +87,7 @@ class Burst:
 def burst(capacity_tokens: int, pools: float, vocab_size: int, seed: int) -> list[Wanted]:
     """So many pools full of requests: nine in ten are short, one in ten generates ten times as much."""
     chance, wanted, tokens = random.Random(seed), [], 0
-    prompt, short = max(4, capacity_tokens // 64), max(4, capacity_tokens // 128)
+    prompt, short = max(4, capacity_tokens // 24), max(4, capacity_tokens // 48)
     while tokens < pools * capacity_tokens:
         length = chance.randint(prompt // 2, 2 * prompt)
         output = chance.randint(short // 2, 2 * short) * (10 if chance.random() < 0.1 else 1)
@@ -99,7 +99,7 @@ def burst(capacity_tokens: int, pools: float, vocab_size: int, seed: int) -> lis
 
 def ordinary(capacity_tokens: int, count: int, vocab_size: int, seed: int) -> list[Wanted]:
     """Short requests, one after another, from which the server learns how long outputs are."""
-    short = max(4, capacity_tokens // 128)
+    short = max(4, capacity_tokens // 48)
     chance = random.Random(seed)
     return [
         Wanted([chance.randrange(vocab_size) for _ in range(4)], chance.randint(short // 2, 2 * short), 0.0)

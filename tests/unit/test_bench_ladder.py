@@ -10,7 +10,7 @@ def test_the_burst_is_so_many_pools_of_work_and_always_the_same() -> None:
     asked = burst(2048, 10, vocab_size=50, seed=3)
     assert asked == burst(2048, 10, vocab_size=50, seed=3)
     tokens = sum(len(one.prompt) + one.output for one in asked)
-    assert 20480 <= tokens < 20480 + 64 + 320
+    assert 20480 <= tokens < 20480 + 170 + 840
     assert max(one.output for one in asked) > 5 * max(one.output for one in ordinary(2048, 100, 50, 3))
     assert all(0 <= token < 50 for one in asked for token in one.prompt)
 
