@@ -70,11 +70,16 @@ def _queue(axes: "Axes", run: Burst) -> None:
 
 def _latency(axes: "Axes", run: Burst) -> None:
     """Each answered request where it ended, each refusal at the bottom."""
-    ended = [one for one in run.got if one.ended_s is not None]
-    plain, capped = [one for one in ended if not one.capped], [one for one in ended if one.capped]
-    for some, mark, label in ((plain, "o", "answered"), (capped, "v", "answered, capped")):
+    for is_capped, mark, label in ((False, "o", "answered"), (True, "v", "answered, capped")):
+        some = [(one.ended_s, one.latency_s) for one in run.got if one.capped == is_capped]
+        points = [(at_s, latency_s) for at_s, latency_s in some if at_s is not None and latency_s is not None]
         axes.plot(
-            [one.ended_s for one in some], [one.latency_s for one in some], mark, color=USED, label=label, alpha=0.6
+            [at_s for at_s, _ in points],
+            [latency_s for _, latency_s in points],
+            mark,
+            color=USED,
+            label=label,
+            alpha=0.6,
         )
     refused = [at_s for one in run.got for at_s in one.refused_s]
     axes.plot(refused, [0.0] * len(refused), "|", color=REFUSED, label="refused, to come back")

@@ -74,9 +74,7 @@ def all_reduces_us(size: int, repeats: int) -> list[float]:
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(size)
     with tempfile.TemporaryDirectory(prefix="octavo-bench-") as folder:
-        others = [
-            context.Process(target=_reduce, args=(rank, size, repeats, folder, ready)) for rank in range(1, size)
-        ]
+        others = [context.Process(target=_reduce, args=(rank, size, repeats, folder, ready)) for rank in range(1, size)]
         for other in others:
             other.start()
         times = _reduce(0, size, repeats, folder, ready)

@@ -45,7 +45,7 @@ def test_a_cpu_without_avx2_is_told() -> None:
 @pytest.mark.parametrize(
     ("flags", "names"),
     [
-        ({"avx2", "fma"}, ["avx2"]),
+        ({"avx2", "fma", "f16c"}, ["avx2"]),
         (tier.TIERS[1].needs, ["avx512_bf16", "avx2"]),
         (tier.TIERS[0].needs, ["amx", "avx512_bf16", "avx2"]),
     ],

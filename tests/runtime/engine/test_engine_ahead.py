@@ -53,6 +53,10 @@ class RunnerAhead:
         assert not self._results
         self._runner.reset()
 
+    def abandon(self, step: int) -> None:
+        self._results.clear()
+        self._runner.abandon(step)
+
 
 def ahead(engine: Engine) -> RunnerAhead:
     """Let the engine plan ahead from now on."""
@@ -140,6 +144,8 @@ class SlowRunner:
         return StepResult(step, [])
 
     def reset(self) -> None: ...
+
+    def abandon(self, step: int) -> None: ...
 
 
 def test_time_with_two_steps_in_flight_counts_once() -> None:
