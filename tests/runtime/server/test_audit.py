@@ -23,6 +23,7 @@ import gc, signal, sys
 def lose_a_page(number, frame):
     from octavo_runtime.engine.block_pool import BlockPool
 
+    gc.unfreeze()  # what the engine was started with is not looked through otherwise
     for pool in [one for one in gc.get_objects() if type(one) is BlockPool]:
         pool._blank.pop()
 
