@@ -275,6 +275,10 @@ class ServeConfig:
                 "every running sequence needs a token in a step"
             )
         self._check_tiers()
+        if self.kv_guard_percent is not None and not self.allow_lossy:
+            raise ConfigError(
+                "--kv-guard-percent compares requests that --allow-lossy keeps in 8 bits: give --allow-lossy or leave it out"
+            )
         if self.tenant_secret_file is not None and not Path(self.tenant_secret_file).is_file():
             raise ConfigError(
                 f"--tenant-secret-file {self.tenant_secret_file} is not a file: give one that holds the secret"

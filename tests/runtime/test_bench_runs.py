@@ -64,5 +64,6 @@ def test_a_burst_with_and_without_the_ladder_loses_no_request(
     assert ladder.main(arguments) == 0
     output = capsys.readouterr().out
     assert output.rstrip().endswith("no request was lost")
-    assert cells(output, "highest level")[2] == "0"  # how high it climbs with the ladder depends on how fast requests come
+    # How high it climbs with the ladder depends on how fast the requests come.
+    assert cells(output, "highest level")[2] == "0"
     assert picture.read_bytes().startswith(b"\x89PNG")

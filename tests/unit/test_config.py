@@ -88,6 +88,12 @@ def test_two_servers_on_one_port_are_refused_by_both_flags() -> None:
         ServeConfig("m", port=8001)
 
 
+def test_a_guard_of_what_is_not_allowed_is_refused_by_both_flags() -> None:
+    with pytest.raises(ConfigError, match="--kv-guard-percent .*: give --allow-lossy or leave it out"):
+        ServeConfig("m", kv_guard_percent=5)
+    assert ServeConfig("m", kv_guard_percent=5, allow_lossy=True).kv_guard_percent == 5
+
+
 def test_a_step_with_fewer_tokens_than_sequences_is_refused_by_both_flags() -> None:
     with pytest.raises(ConfigError, match="--max-num-batched-tokens 63 is less than --max-num-seqs 64"):
         ServeConfig("m", max_num_batched_tokens=63, max_num_seqs=64)

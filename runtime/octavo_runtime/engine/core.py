@@ -271,7 +271,7 @@ def _lacks_for_budgets(config: ServeConfig, loaded: LoadedModel) -> str | None:
     if not loaded.backend.weighs:
         return f"the {loaded.backend.name} attention back end does not tell which pages matter"
     if not config.chunked_prefill:
-        return "--chunked-prefill false computes a prompt in one step, which holds all of it"
+        return "--no-chunked-prefill computes a prompt in one step, which holds all of it"
     return None
 
 

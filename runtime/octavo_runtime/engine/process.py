@@ -103,12 +103,13 @@ class EngineLoop:
         heartbeat.progress("ready", 100, "")
         info = self._engine.info
         log.info(
-            "%s in %s on %s: %d KV pages of %d tokens (%d MiB), context %d; loaded in %.1f s, warmed in %.1f s",
+            "%s in %s on %s: %d KV pages of %d tokens in %s (%d MiB), context %d; loaded in %.1f s, warmed in %.1f s",
             info.model,
             info.dtype,
             info.device,
             info.num_blocks,
             info.block_size,
+            info.kv_cache_dtype,
             info.kv_cache_bytes >> 20,
             info.max_model_len,
             loaded_s - started_s,

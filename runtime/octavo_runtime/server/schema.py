@@ -78,11 +78,11 @@ class Options(Wire):
     """What chat and completions share. None means the default: the model author's where there is one, else OpenAI's."""
 
     model: str
-    max_tokens: int | None = Field(None, ge=1)
-    min_tokens: int = Field(0, ge=0)
+    max_tokens: int | None = Field(None, ge=1, lt=2**63)
+    min_tokens: int = Field(0, ge=0, lt=2**63)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=-1)
+    top_k: int | None = Field(None, ge=-1, lt=2**63)
     min_p: float | None = Field(None, ge=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: Annotated[list[StopString] | None, Field(max_length=MAX_STOP_STRINGS), BeforeValidator(_stop_list)] = None
@@ -90,13 +90,13 @@ class Options(Wire):
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = True
-    n: int | None = Field(None, ge=1)
+    n: int | None = Field(None, ge=1, lt=2**63)
     use_beam_search: bool | None = None
-    beam_width: int | None = Field(None, ge=1)  # ours: vLLM's width is n
+    beam_width: int | None = Field(None, ge=1, lt=2**63)  # ours: vLLM's width is n
     length_penalty: float | None = Field(None, ge=-MOST_LENGTH_PENALTY, le=MOST_LENGTH_PENALTY)
     priority: int | None = Field(None, ge=-(2**63), lt=2**63)  # lower comes first
     deadline_s: float | None = Field(None, gt=0)  # ours: seconds from arrival
-    kv_budget_tokens: int | None = Field(None, ge=1)  # ours: what is held of the history
+    kv_budget_tokens: int | None = Field(None, ge=1, lt=2**63)  # ours: what is held of the history
     cache_salt: str | None = Field(None, min_length=1, max_length=MAX_CACHE_SALT_CHARS)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -137,7 +137,7 @@ class Message(Wire):
 
 class ChatRequest(Options):
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1, lt=2**63)
     add_generation_prompt: bool = True
     chat_template_kwargs: dict[str, Any] | None = None
 

@@ -54,6 +54,10 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
         pytest.param(
             {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "tool_calls", "not supported", id="tool calls"
         ),
+        *(
+            pytest.param({field: 10**30}, field, "less than", id=f"{field} beyond 63 bits")
+            for field in ("max_completion_tokens", "min_tokens", "top_k", "n", "beam_width", "kv_budget_tokens", "seed")
+        ),
         pytest.param({"temperature": 2.1}, "temperature", "less than or equal to 2", id="temperature too high"),
         pytest.param({"temperature": -0.1}, "temperature", "greater than or equal to 0", id="temperature negative"),
         pytest.param({"temperature": float("nan")}, "temperature", "finite", id="temperature NaN"),
