@@ -89,7 +89,7 @@ def test_two_servers_on_one_port_are_refused_by_both_flags() -> None:
 
 
 def test_a_guard_of_what_is_not_allowed_is_refused_by_both_flags() -> None:
-    with pytest.raises(ConfigError, match="--kv-guard-percent .*: give --allow-lossy or leave it out"):
+    with pytest.raises(ConfigError, match=r"--kv-guard-percent .*: give --allow-lossy or leave it out"):
         ServeConfig("m", kv_guard_percent=5)
     assert ServeConfig("m", kv_guard_percent=5, allow_lossy=True).kv_guard_percent == 5
 
