@@ -19,6 +19,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine process sets it; before torch is loaded
 
 import octavo_runtime
+from bench.arguments import positive
 from bench.machine import machine
 from bench.seeds import picture
 from bench.seeds.batching import batching
@@ -86,16 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="also draw the blocks of one mixed run over time")
     parser.add_argument("--model", type=Path, help="model of the batching section (default: a seeded 4-layer Llama)")
-    parser.add_argument("--pairs", type=_positive, default=3, help="alternated pairs of timed runs (default: 3)")
+    parser.add_argument("--pairs", type=positive, default=3, help="alternated pairs of timed runs (default: 3)")
     parser.add_argument("--scale", type=_factor, default=1.0, help="factor on the counts of requests (default: 1)")
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
-    return value
 
 
 def _factor(text: str) -> float:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import octavo_runtime
+from bench.arguments import positive
 from bench.machine import machine
 from bench.seeds.figure import progress
 from bench.tiers_sessions import Shape, Turn, converse
@@ -168,19 +169,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="octavo bench tiers", description=__doc__.splitlines()[0] if __doc__ else None, allow_abbrev=False
     )
     parser.add_argument("--model", type=Path, default=smollm2_path(), help="default: SmolLM2-135M")
-    parser.add_argument("--sessions", type=_positive, default=8, help="chats (default: 8)")
+    parser.add_argument("--sessions", type=positive, default=8, help="chats (default: 8)")
     parser.add_argument("--turns", type=_several, default=4, help="of each, at least 3 (default: 4)")
-    parser.add_argument("--asked", type=_positive, default=160, help="new prompt tokens a turn (default: 160)")
-    parser.add_argument("--answered", type=_positive, default=16, help="tokens of an answer (default: 16)")
-    parser.add_argument("--at-once", type=_positive, default=2, help="sessions served together (default: 2)")
+    parser.add_argument("--asked", type=positive, default=160, help="new prompt tokens a turn (default: 160)")
+    parser.add_argument("--answered", type=positive, default=16, help="tokens of an answer (default: 16)")
+    parser.add_argument("--at-once", type=positive, default=2, help="sessions served together (default: 2)")
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
-    return value
 
 
 def _several(text: str) -> int:

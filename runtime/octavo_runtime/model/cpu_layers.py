@@ -31,7 +31,7 @@ class CpuLayers:
     ) -> None:
         self._config = config
         self._kernels = kernels
-        self._kept = weights, rotary  # what the entries point into
+        self._weights = weights  # the entries point into them
         self._rotary = rotary
         self._streamed = streamed
         self._layers = (Layer * len(weights))(*map(_entry, weights))
