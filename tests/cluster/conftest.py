@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import evidence, installation
+from tests.cluster import evidence, installation, local_operator
 from tests.cluster.access import Access, resolve
 from tests.cluster.installation import Images
 from tests.cluster.kubectl import Kubectl
@@ -31,6 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def access(pytestconfig: pytest.Config) -> Iterator[Access]:
     """The cluster, up; ours is taken down at the end if this session started it."""
     found = resolve(os.environ)
+    if local_operator.namespace() is not None:
+        yield found
+        return
     with ExitStack() as stack:
         with _speaking(pytestconfig):
             try:
@@ -46,21 +49,31 @@ def access(pytestconfig: pytest.Config) -> Iterator[Access]:
 def cluster(access: Access) -> Kubectl:
     """kubectl for the cluster, bound to no namespace."""
     kubectl = Kubectl(access)
-    if not access.is_foreign:
+    if not access.is_foreign and local_operator.namespace() is None:
         installation.clear_leftovers(kubectl)
     return kubectl
 
 
 @pytest.fixture(scope="session")
 def images(access: Access, pytestconfig: pytest.Config) -> Images:
-    """Our images for this tree, in the registry."""
+    """Our images for this tree, in the registry; with a local operator, whatever OCTAVO_TEST_IMAGE names."""
+    if local_operator.namespace() is not None:
+        return Images(
+            operator="", runtime=os.environ["OCTAVO_TEST_IMAGE"], runtime_demo=os.environ["OCTAVO_TEST_IMAGE"]
+        )
     with _speaking(pytestconfig):
         return installation.ensure_images(access)
 
 
 @pytest.fixture(scope="session")
-def octavo(cluster: Kubectl, images: Images) -> Iterator[Kubectl]:
+def octavo(cluster: Kubectl, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """The chart, installed once a session; yields kubectl bound to the operator's namespace."""
+    if (local := local_operator.namespace()) is not None:
+        log = tmp_path_factory.mktemp("operator") / "log"
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": local}})
+        with local_operator.running(cluster.access, local, images.runtime_demo, log):
+            yield cluster.within(local)
+        return
     if cluster.access.is_foreign:
         installation.check_foreign(cluster)
     installation.install(cluster, images)
@@ -81,13 +94,13 @@ def own_cluster(access: Access) -> None:
 def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
     """kubectl bound to a fresh namespace, which goes after the test with all that is in it.
 
-    On a foreign cluster it is the operator's own, the only one that it watches; there the test's services are deleted.
+    Where the operator watches only one (on a foreign cluster its own), it is that one, and the test's services are deleted.
     """
-    foreign = cluster.access.is_foreign
-    name = cluster.access.operator_namespace if foreign else f"octavo-test-{uuid.uuid4().hex[:8]}"
+    watched = installation.watched_namespace(cluster.access)
+    name = watched or f"octavo-test-{uuid.uuid4().hex[:8]}"
     installation.ensure_namespace(cluster, name)
     yield cluster.within(name)
-    if foreign:
+    if watched:
         cluster.within(name).run("delete", installation.CRD, "--all", timeout_s=120.0)
     else:
         cluster.delete("namespace", name, timeout_s=120.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cluster import local_operator
 from tests.cluster.access import Access, AccessError
 from tests.cluster.images.build import build
 from tests.cluster.kubectl import Kubectl, run_command
@@ -49,11 +50,15 @@ def check_foreign(kubectl: Kubectl) -> None:
         )
 
 
+def watched_namespace(access: Access) -> str | None:
+    """The one namespace that the operator watches, or None where it watches the whole cluster."""
+    return local_operator.namespace() or (access.operator_namespace if access.is_foreign else None)
+
+
 def ensure_namespace(kubectl: Kubectl, name: str) -> None:
-    """Makes the namespace with the label that says whose it is."""
-    kubectl.apply(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {OWNED_LABEL: "true"}}}
-    )
+    """Makes the namespace, with the label that says that a session may clear it away; a local operator's stays."""
+    labels = {} if name == local_operator.namespace() else {OWNED_LABEL: "true"}
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 
 
 def clear_leftovers(kubectl: Kubectl) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.cluster.installation import ensure_namespace
+from tests.cluster.installation import ensure_namespace, watched_namespace
 from tests.cluster.kubectl import Kubectl, condition, wait_for
 
 KIND = "inferenceservices.serving.octavo.dev"
@@ -30,16 +30,16 @@ def service(name: str, **spec: Any) -> Object:
 
 @contextmanager
 def shared_namespace(cluster: Kubectl) -> Iterator[Kubectl]:
-    """A namespace for all tests of a module, since making and removing one takes seconds; on a foreign cluster the operator's."""
-    foreign = cluster.access.is_foreign
-    name = cluster.access.operator_namespace if foreign else f"octavo-test-{uuid.uuid4().hex[:8]}"
+    """A namespace for all tests of a module, since making one takes seconds; where the operator watches only one, that one."""
+    watched = watched_namespace(cluster.access)
+    name = watched or f"octavo-test-{uuid.uuid4().hex[:8]}"
     ensure_namespace(cluster, name)
     kubectl = cluster.within(name)
     try:
         yield kubectl
     finally:
         kubectl.run("delete", KIND, "--all", timeout_s=120.0)
-        if not foreign:
+        if not watched:
             cluster.delete("namespace", name, timeout_s=180.0)
 
 
