@@ -51,12 +51,16 @@ API_SERVER = Identity(
 )
 
 
+# By this the API server shows to aggregated APIs (custom and external metrics) that it speaks for whom it says.
+FRONT_PROXY = Identity("front-proxy", "front-proxy-client")
+
+
 def write_all(folder: Path) -> None:
     """Writes `<file>.crt`, `<file>.key` for all identities, `ca.*`, the service-account keys, `<client>.kubeconfig`."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = Authority()
     _write(folder / "ca", authority.certificate, authority.key)
-    for identity in (API_SERVER, *CLIENTS):
+    for identity in (API_SERVER, FRONT_PROXY, *CLIENTS):
         key = ec.generate_private_key(ec.SECP256R1())
         _write(folder / identity.file, authority.sign(identity, key), key)
     for client in CLIENTS:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.onenode import binaries, layout
+from tests.cluster.onenode.certificates import FRONT_PROXY
 from tests.cluster.onenode.errors import OneNodeError
 from tests.cluster.onenode.machine import child_environ, run
 from tests.cluster.onenode.processes import Processes
@@ -81,6 +82,13 @@ def _api_server() -> list[str]:
         "--allow-privileged",
         # Webhooks and aggregated APIs reach pods directly.
         "--enable-aggregator-routing",
+        f"--proxy-client-cert-file={PKI / 'front-proxy.crt'}",
+        f"--proxy-client-key-file={PKI / 'front-proxy.key'}",
+        f"--requestheader-client-ca-file={PKI / 'ca.crt'}",
+        f"--requestheader-allowed-names={FRONT_PROXY.common_name}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         # Else logs and exec look up the node's name.
         "--kubelet-preferred-address-types=InternalIP",
         f"--kubelet-certificate-authority={PKI / 'ca.crt'}",
@@ -105,6 +113,8 @@ def _controller_manager() -> list[str]:
         f"--service-account-private-key-file={PKI / 'service-accounts.key'}",
         f"--cluster-signing-cert-file={PKI / 'ca.crt'}",
         f"--cluster-signing-key-file={PKI / 'ca.key'}",
+        # A third of the default, so that a test sees more than one decision of an autoscaler in a minute.
+        "--horizontal-pod-autoscaler-sync-period=5s",
     ]
 
 
