@@ -127,7 +127,7 @@ def build(program: Program) -> None:
         done = subprocess.run(
             command,
             cwd=GO_MODULES / program.module.folder,
-            env=_build_environ(),
+            env=build_environ(),
             capture_output=True,
             text=True,
             check=False,
@@ -138,7 +138,8 @@ def build(program: Program) -> None:
         temporary.rename(target)
 
 
-def _build_environ() -> dict[str, str]:
+def build_environ() -> dict[str, str]:
+    """The environment of the Go command."""
     # No cgo: the programs need no C compiler to build and no C library to run. The committed go.sum is the only truth.
     return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
 
