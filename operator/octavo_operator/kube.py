@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ INFERENCE_SERVICE = Kind(names.GROUP, names.VERSION, names.KIND, names.PLURAL)
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 SERVICE = Kind("", "v1", "Service", "services")
 CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,20 +90,27 @@ async def configuration(access: Access) -> Configuration:
 
 
 @contextlib.asynccontextmanager
-async def connection(access: Access) -> AsyncIterator["Kube"]:
+async def connection(access: Access, may_write: Callable[[], bool] = lambda: True) -> AsyncIterator["Kube"]:
     async with ApiClient(configuration=await configuration(access)) as client:
         client.user_agent = f"octavo-operator/{__version__}"
-        yield Kube(client)
+        yield Kube(client, may_write)
 
 
 class Kube:
-    """Requests on behalf of the operator. `writes` counts those that changed something, by kind."""
+    """Requests on behalf of the operator. `writes` counts those that changed something, by kind; `requests` all of them, by verb;
+    `errors` those that failed, by HTTP status or the connection's error.
 
-    def __init__(self, client: ApiClient) -> None:
+    While `may_write` says no, nothing is written: the last fence between an operator that lost its lease and its successor.
+    """
+
+    def __init__(self, client: ApiClient, may_write: Callable[[], bool] = lambda: True) -> None:
         self._client = client
+        self._may_write = may_write
         # Discovery is not awaited: the few kinds are known, and its cache would need a writable disk.
         self._dynamic = DynamicClient(client)
         self.writes: dict[str, int] = {}
+        self.requests: dict[str, int] = {}
+        self.errors: dict[str, int] = {}
         self.answered_at = time.monotonic()
 
     async def get(self, kind: Kind, key: Key) -> dict[str, Any] | None:
@@ -112,6 +120,17 @@ class Kube:
     async def apply(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
         """Server-side apply, taking over what others set. Returns the live object."""
         return await self._apply(kind, body, subresource="")
+
+    async def create(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Makes the object; UnavailableError where there is one of its name."""
+        metadata = body["metadata"]
+        return await self._write(kind, metadata, "post", self._resource(kind).path(None, metadata["namespace"]), body)
+
+    async def replace(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Writes the whole object; UnavailableError where it has changed since its resourceVersion or is gone."""
+        metadata = body["metadata"]
+        path = self._resource(kind).path(metadata["name"], metadata["namespace"])
+        return await self._write(kind, metadata, "put", path, body)
 
     async def patch(self, kind: Kind, live: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) -> None:
         """Does JSON-patch `operations` to `live`; UnavailableError where it has changed since or is gone."""
@@ -146,14 +165,24 @@ class Kube:
         self, kind: Kind, metadata: Mapping[str, Any], body: Any, *, subresource: str = "", **arguments: Any
     ) -> dict[str, Any]:
         path = self._resource(kind).path(metadata["name"], metadata["namespace"]) + subresource
-        patched = await self._request("patch", path, body=body, field_manager=names.FIELD_MANAGER, **arguments)
-        if patched is None:
+        return await self._write(kind, metadata, "patch", path, body, **arguments)
+
+    async def _write(
+        self, kind: Kind, metadata: Mapping[str, Any], method: str, path: str, body: Any, **arguments: Any
+    ) -> dict[str, Any]:
+        if not self._may_write():
+            raise UnavailableError(
+                f"{kind.kind} {metadata['namespace']}/{metadata['name']}: another operator writes now"
+            )
+        written = await self._request(method, path, body=body, field_manager=names.FIELD_MANAGER, **arguments)
+        if written is None:
             raise UnavailableError(f"{kind.kind} {metadata['namespace']}/{metadata['name']} or its namespace is gone")
-        self.writes[kind.kind] = self.writes.get(kind.kind, 0) + 1
-        return patched
+        _count(self.writes, kind.kind)
+        return written
 
     async def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any] | None:
         """The answer's JSON, or None for 404."""
+        _count(self.requests, method)
         try:
             answer: dict[str, Any] = await self._dynamic.request(
                 method, path, serializer=lambda _, data: data, _request_timeout=TIMEOUT_S, **arguments
@@ -162,8 +191,10 @@ class Kube:
             self.answered_at = time.monotonic()
             if error.status == 404:
                 return None
+            _count(self.errors, str(error.status))
             raise _translated(error, f"{method} {path}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _count(self.errors, type(error).__name__)
             raise UnavailableError(f"{method} {path}: {type(error).__name__} {error}".rstrip()) from error
         self.answered_at = time.monotonic()
         return answer
@@ -178,6 +209,10 @@ class Kube:
             namespaced=True,
             client=self._dynamic,
         )
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
 
 
 def _translated(error: ApiException, request: str) -> KubeError:
