@@ -1,6 +1,7 @@
 """The gauges of `/metrics` from one snapshot of what is known. Pure.
 
-A gauge whose source is not known yet (the engine is loading) is absent rather than zero.
+A gauge whose source is not known yet (the engine is loading) is absent rather than zero. Those that autoscalers average over the
+pods of a service are absent, too, where a pod takes no requests: the zero of one that warms up would halve the mean of two.
 """
 
 import dataclasses
@@ -31,10 +32,14 @@ COUNTS = (  # gauge, the field of `Stats` it shows, what it is
         "predicted_peak_blocks",
         "KV blocks that the running sequences are predicted to need.",
     ),
+)
+SCALING_PHASES = ("ready", "pressured")
+SCALING = (  # as COUNTS; only in the phases above
+    ("octavo_requests_waiting", "waiting", "Requests waiting for a place in the batch, for autoscalers."),
     (
         "octavo_predicted_deficit_blocks",
         "predicted_deficit_blocks",
-        "KV blocks that running and waiting sequences are predicted to lack at their peak.",
+        "KV blocks that running and waiting sequences are predicted to lack at their peak, for autoscalers.",
     ),
 )
 
@@ -72,18 +77,29 @@ def gauges(snapshot: Snapshot, labels: tuple[str, str]) -> Iterator[Metric]:
         yield _gauge("octavo_kv_available_volatility", text, snapshot.kv_available_volatility, labels)
     if snapshot.stats is not None:
         yield from _from_stats(snapshot.stats, snapshot.info, labels)
+        if snapshot.phase in SCALING_PHASES:
+            yield from _scaling(snapshot.stats, labels)
 
 
 def _from_stats(stats: Stats, info: EngineInfo | None, labels: tuple[str, str]) -> Iterator[Metric]:
-    used = stats.blocks_used / stats.blocks_total if stats.blocks_total else 0.0
-    yield _gauge("vllm:kv_cache_usage_perc", "KV blocks in use by live requests / all, 0 to 1.", used, labels)
-    yield _gauge("octavo_kv_block_utilization", "KV blocks in use by live requests / all.", used, labels)
+    yield _gauge("vllm:kv_cache_usage_perc", "KV blocks in use by live requests / all, 0 to 1.", _used(stats), labels)
     for name, field, text in COUNTS:
         yield _gauge(name, text, getattr(stats, field), labels)
     yield from tier_gauges(stats.tiers, labels)
     if info is not None:
         text = "Slots filled / slots of the blocks in use; 1 when no block is in use."
         yield _gauge("octavo_kv_slot_utilization", text, _slot_utilization(stats, info.block_size), labels)
+
+
+def _scaling(stats: Stats, labels: tuple[str, str]) -> Iterator[Metric]:
+    text = "KV blocks in use by live requests / all, 0 to 1, for autoscalers."
+    yield _gauge("octavo_kv_block_utilization", text, _used(stats), labels)
+    for name, field, text in SCALING:
+        yield _gauge(name, text, getattr(stats, field), labels)
+
+
+def _used(stats: Stats) -> float:
+    return stats.blocks_used / stats.blocks_total if stats.blocks_total else 0.0
 
 
 def _slot_utilization(stats: Stats, block_size: int) -> float:

@@ -73,6 +73,7 @@ def test_metrics_have_the_agreed_names_and_types(server: RunningServer) -> None:
         "octavo_kv_cached_blocks": "gauge",
         "octavo_predicted_peak_blocks": "gauge",
         "octavo_predicted_deficit_blocks": "gauge",
+        "octavo_requests_waiting": "gauge",
         "octavo_max_num_seqs": "gauge",
         "octavo_prefix_queries_tokens": "counter",
         "octavo_prefix_hits_tokens": "counter",

@@ -3,6 +3,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from octavo_runtime.heartbeat import PHASES, Phase
 from octavo_runtime.messages import EngineInfo, Stats, StepOutputs
 from octavo_runtime.server.gauges import Availability, Snapshot
 from octavo_runtime.server.metrics import Metrics, SnapshotCollector
@@ -32,8 +33,13 @@ STATS = Stats(
 IDLE = Stats(0, 0, 100, 0, 10, 0, 0, 0, 0, 0, 1.5, 1)
 
 
-def metrics(stats: Stats | None = STATS, info: EngineInfo | None = INFO, volatility: float | None = 0.25) -> Metrics:
-    snapshot = Snapshot("ready", stats, info, volatility)
+def metrics(
+    stats: Stats | None = STATS,
+    info: EngineInfo | None = INFO,
+    volatility: float | None = 0.25,
+    phase: Phase = "ready",
+) -> Metrics:
+    snapshot = Snapshot(phase, stats, info, volatility)
     return Metrics("m", SnapshotCollector("m", lambda: snapshot))
 
 
@@ -66,6 +72,7 @@ def value(one: Metrics, name: str, **labels: str) -> float:
         pytest.param("octavo_kv_cached_blocks", 10, id="cached"),
         pytest.param("octavo_predicted_peak_blocks", 70, id="peak"),
         pytest.param("octavo_predicted_deficit_blocks", 5, id="deficit"),
+        pytest.param("octavo_requests_waiting", 3, id="waiting, for autoscalers"),
         pytest.param("octavo_max_num_seqs", 4, id="sequences at once"),
     ],
 )
@@ -85,6 +92,15 @@ def test_what_is_not_known_yet_is_absent() -> None:
     assert "octavo_phase" in names
     assert not names & {"vllm:num_requests_running", "octavo_kv_slot_utilization", "octavo_kv_available_volatility"}
     assert "vllm:cache_config_info" not in names
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_autoscalers_average_exists_only_where_a_pod_takes_requests(phase: Phase) -> None:
+    """The zero of a pod that warms up would halve the mean of two."""
+    names = set(families(metrics(phase=phase)))
+    scaling = {"octavo_kv_block_utilization", "octavo_requests_waiting", "octavo_predicted_deficit_blocks"}
+    assert names & scaling == (scaling if phase in ("ready", "pressured") else set())
+    assert {"vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"} <= names
 
 
 def test_nothing_allocated_wastes_nothing() -> None:
