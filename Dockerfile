@@ -37,13 +37,14 @@ COPY LICENSE README.md pyproject.toml ./
 COPY kernels kernels
 COPY operator operator
 COPY runtime runtime
+COPY sizing sizing
 RUN /opt/tools/bin/hatchling build --target wheel --directory /wheel && \
     /opt/tools/bin/uv venv --quiet --no-python-downloads --python "$(command -v python3)" /opt/octavo && \
     /opt/tools/bin/uv pip install --quiet --offline --no-cache --no-deps --python /opt/octavo/bin/python /wheel/*.whl && \
     site="$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \
     mkdir -p "/out/operator$site" "/out/runtime$site" /out/runtime/opt/octavo/bin && \
-    cp -a "$site"/octavo-*.dist-info "$site/octavo_operator" "/out/operator$site/" && \
-    cp -a "$site"/octavo-*.dist-info "$site/octavo_runtime" "$site/octavo_kernels" "/out/runtime$site/" && \
+    cp -a "$site"/octavo-*.dist-info "$site/octavo_operator" "$site/octavo_sizing" "/out/operator$site/" && \
+    cp -a "$site"/octavo-*.dist-info "$site/octavo_runtime" "$site/octavo_kernels" "$site/octavo_sizing" "/out/runtime$site/" && \
     cp -a /opt/octavo/bin/octavo /out/runtime/opt/octavo/bin/ && \
     for half in operator runtime; do \
         python -m compileall -q --invalidation-mode unchecked-hash -s "/out/$half" -p / "/out/$half" || exit 1; \

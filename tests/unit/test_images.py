@@ -41,6 +41,7 @@ def test_a_reference_names_registry_repository_and_version(tree: Path) -> None:
         pytest.param("operator/octavo_operator/new.py", {"operator"}, id="operator-code"),
         pytest.param("runtime/octavo_runtime/new.py", RUNTIMES, id="runtime-code"),
         pytest.param("kernels/octavo_kernels/new.cpp", RUNTIMES, id="kernels"),
+        pytest.param("sizing/octavo_sizing/new.py", ALL, id="sizing"),
         pytest.param("runtime/octavo_runtime/__init__.py", ALL, id="version"),
         pytest.param("requirements/operator.txt", {"operator"}, id="operator-dependencies"),
         pytest.param("requirements/torch.txt", RUNTIMES, id="torch"),

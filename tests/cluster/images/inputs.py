@@ -21,10 +21,10 @@ ALWAYS = (
     "requirements/build.txt",
     VERSION_FILE,
 )
-_RUNTIME = ("requirements/torch.txt", "requirements/runtime.txt", "runtime", "kernels")
+_RUNTIME = ("requirements/torch.txt", "requirements/runtime.txt", "runtime", "kernels", "sizing")
 #: Dockerfile target → the files and folders that it alone needs; in the order in which they are built.
 TARGETS: Mapping[str, tuple[str, ...]] = {
-    "operator": ("requirements/operator.txt", "operator"),
+    "operator": ("requirements/operator.txt", "operator", "sizing"),
     "runtime-demo": (*_RUNTIME, "requirements/model.txt"),
     "runtime": _RUNTIME,
 }
