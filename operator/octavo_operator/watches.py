@@ -1,0 +1,72 @@
+"""When each watch of the API server was last heard of: an event, a bookmark, or the answer that opened it.
+
+A watch that hangs looks like a cluster in which nothing happens. The API server sends a bookmark at least once a minute, so silence
+tells. kopf opens a silent watch anew; what is measured here says whether that helped. It does its watching through the session
+that this module makes, since it has no hook of its own for bytes that arrive.
+"""
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+
+
+class Watches:
+    """Ages by what is watched, as its path of the REST API, such as `/api/v1/pods`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._heard_s: dict[str, float] = {}
+
+    def ages_s(self) -> dict[str, float]:
+        now_s = self._clock()
+        return {path: now_s - heard_s for path, heard_s in self._heard_s.items()}
+
+    def oldest(self) -> tuple[str, float]:
+        """The path that is silent for longest, and for how long; 0 s where nothing is watched yet."""
+        return max(self.ages_s().items(), key=lambda entry: entry[1], default=("", 0.0))
+
+    def heard(self, path: str) -> None:
+        self._heard_s[path] = self._clock()
+
+    def forget(self, path: str) -> None:
+        """What is no longer watched, since its kind is not served any more, is silent for good."""
+        self._heard_s.pop(path, None)
+
+    def session(self, tls: ssl.SSLContext | bool, headers: Mapping[str, str]) -> aiohttp.ClientSession:
+        """A client session whose watches are listened to."""
+        watches = self
+
+        class Response(aiohttp.ClientResponse):
+            async def start(self, connection: "Connection") -> aiohttp.ClientResponse:
+                await super().start(connection)
+                if self.url.query.get("watch") == "true" and self.status == 200:
+                    path = self.url.path
+                    watches.heard(path)
+                    self.content = _Heard(self.content, lambda: watches.heard(path))  # type: ignore[assignment] # a stand-in
+                return self
+
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls), headers=headers, trust_env=False, response_class=Response
+        )
+
+
+class _Heard:
+    """A response's stream that tells of each piece."""
+
+    def __init__(self, stream: aiohttp.StreamReader, heard: Callable[[], None]) -> None:
+        self._stream = stream
+        self._heard = heard
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        async for piece in self._stream.iter_chunked(size):
+            self._heard()
+            yield piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

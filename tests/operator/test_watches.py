@@ -1,0 +1,84 @@
+"""Watches over real HTTP: what arrives keeps them young, silence makes them old."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from octavo_operator.watches import Watches
+
+
+@asynccontextmanager
+async def events(sent: "asyncio.Queue[bytes]") -> AsyncIterator[str]:
+    """A server that sends what is put into the queue to whoever watches /api/v1/pods."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while piece := await sent.get():
+            await response.write(piece)
+        return response
+
+    application = web.Application()
+    application.router.add_get("/api/v1/pods", handle)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/api/v1/pods"
+    finally:
+        await runner.cleanup()
+
+
+def test_a_watch_is_as_old_as_what_came_last() -> None:
+    async def story() -> None:
+        now_s = [0.0]
+        watches = Watches(lambda: now_s[0])
+        assert watches.oldest() == ("", 0.0)
+        sent: asyncio.Queue[bytes] = asyncio.Queue()
+        async with events(sent) as url, watches.session(False, {}) as session:
+            now_s[0] = 10.0
+            async with session.get(url, params={"watch": "true"}) as answer:
+                assert watches.ages_s() == {"/api/v1/pods": 0.0}, "it has just been opened"
+                now_s[0] = 70.0
+                assert watches.oldest() == ("/api/v1/pods", 60.0)
+                sent.put_nowait(b'{"type": "BOOKMARK"}\n')
+                async for piece in answer.content.iter_chunked(1024):
+                    assert piece == b'{"type": "BOOKMARK"}\n'
+                    break
+                assert watches.oldest() == ("/api/v1/pods", 0.0)
+                sent.put_nowait(b"")
+        watches.forget("/api/v1/pods")
+        assert watches.ages_s() == {}
+
+    asyncio.run(story())
+
+
+def test_a_list_is_no_watch() -> None:
+    async def story() -> None:
+        watches = Watches()
+        sent: asyncio.Queue[bytes] = asyncio.Queue()
+        sent.put_nowait(b"")
+        async with events(sent) as url, watches.session(False, {}) as session, session.get(url) as answer:
+            await answer.read()
+        assert watches.ages_s() == {}
+
+    asyncio.run(story())
+
+
+def test_a_refused_watch_stays_as_old_as_it_was() -> None:
+    async def story() -> None:
+        now_s = [0.0]
+        watches = Watches(lambda: now_s[0])
+        watches.heard("/nowhere")
+        now_s[0] = 60.0
+        sent: asyncio.Queue[bytes] = asyncio.Queue()
+        async with events(sent) as url, watches.session(False, {}) as session:
+            nowhere = url.replace("/api/v1/pods", "/nowhere")
+            async with session.get(nowhere, params={"watch": "true"}) as answer:
+                assert answer.status == 404
+        assert watches.oldest() == ("/nowhere", 60.0)
+
+    asyncio.run(story())
