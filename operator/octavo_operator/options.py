@@ -7,11 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from octavo_operator import kube
+from octavo_operator.service import Key
+
+
+@dataclasses.dataclass(frozen=True)
+class Webhook:
+    """Where the admission webhook listens, and the folder of its `tls.crt` and `tls.key`."""
+
+    port: int
+    certificates: Path
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """`namespaces` empty means the whole cluster. Ports are TCP; `resync_s` is in seconds."""
+    """`namespaces` empty means the whole cluster; without `lease` this process is alone. Ports are TCP."""
 
     access: kube.Access
     namespaces: tuple[str, ...]
@@ -21,6 +30,9 @@ class Options:
     workers: int
     resync_s: float
     log_level: str
+    lease: Key | None
+    watch_timeout_s: float
+    webhook: Webhook | None
 
 
 def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:
@@ -49,6 +61,26 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     parser.add_argument(
         "--resync", type=float, default=600.0, help="seconds after which every service is looked at again"
     )
+    parser.add_argument(
+        "--lease",
+        metavar="NAMESPACE/NAME",
+        help="work only while holding this Lease, as one of several operators (default: work at once, as the only one)",
+    )
+    parser.add_argument(
+        "--watch-timeout",
+        type=float,
+        default=70.0,
+        help="seconds of silence after which a watch is opened anew; the API server sends a bookmark each minute",
+    )
+    parser.add_argument(
+        "--webhook-port", type=int, default=9443, help="port of the admission webhook; 0 takes a free one"
+    )
+    parser.add_argument(
+        "--webhook-certificates",
+        type=Path,
+        metavar="FOLDER",
+        help="serve the admission webhook with this folder's tls.crt and tls.key, read again when they change (default: none)",
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parsed = parser.parse_args(arguments)
     if (parsed.kubeconfig is None) != (parsed.context is None):
@@ -57,6 +89,11 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         parser.error(f"--workers is {parsed.workers}: give at least 1")
     if parsed.resync < 1:
         parser.error(f"--resync is {parsed.resync}: give at least 1 second")
+    if parsed.watch_timeout < 1:
+        parser.error(f"--watch-timeout is {parsed.watch_timeout}: give at least 1 second")
+    namespace, _, name = (parsed.lease or "").partition("/")
+    if parsed.lease is not None and not (namespace and name):
+        parser.error(f"--lease is {parsed.lease}: give NAMESPACE/NAME")
     from_environment = [name.strip() for name in environment.get("OCTAVO_NAMESPACES", "").split(",")]
     return Options(
         access=kube.Access(parsed.kubeconfig, parsed.context),
@@ -67,4 +104,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         workers=parsed.workers,
         resync_s=parsed.resync,
         log_level=parsed.log_level,
+        lease=Key(namespace, name) if parsed.lease else None,
+        watch_timeout_s=parsed.watch_timeout,
+        webhook=Webhook(parsed.webhook_port, parsed.webhook_certificates) if parsed.webhook_certificates else None,
     )
