@@ -16,6 +16,8 @@ SERVING_LABEL = f"{GROUP}/serving"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "octavo-operator"
 RENDERER_ANNOTATION = f"{GROUP}/renderer"
+DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+RUNTIME_CONTAINER = "runtime"
 
 API_PORT = 8000
 HEALTH_PORT = 8001
@@ -26,3 +28,7 @@ CLAIM_DIR = "/mnt/model"
 RUNTIME_USER = 65532
 DRAIN_SETTLE_S = 5
 GRACE_BEYOND_DRAIN_S = 30
+
+# The runtime's phases, and the steps of its memory ladder from level 1 on, as its `/state` names them.
+PHASES = ("loading", "warming", "ready", "pressured", "draining", "stopped", "hung")
+LADDER = ("strict_admission", "demote", "slow_intake", "preempt_ahead", "cap_length", "lossy", "refuse")

@@ -1,27 +1,38 @@
-"""What was seen of a service's children, as small values. Pure: from API objects, without I/O.
-
-`PodView.reason` is a sentence for people: what the pod waits for, or what it died of. It holds nothing that changes by itself
-(no counters, no times), so that a waiting pod causes no writes.
-"""
+"""What was seen of a service's children, as small values. Pure: from API objects, without I/O."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-_IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff"}
-_REASON_LENGTH = 400
-# A runtime that died once may well load this time; one that died again is in a loop until it is ready.
-_DEATHS_OF_A_LOOP = 2
+from octavo_operator import names, pod_reason
 
 
 @dataclasses.dataclass(frozen=True)
 class PodView:
-    """A pod: `reason` is empty where it is ready."""
+    """A pod. `reason` says what it waits for or died of, empty where it is ready.
+
+    `running`: the runtime's container runs, so that its `/state` can be read at `ip`; `started`: it has answered a probe;
+    `failed`: it ended by itself and does not run now; `serving`: it takes requests, once ready (the other pods of a group of
+    several nodes never do). `deletion_cost` is the annotation that ReplicaSets read, None where there is none;
+    `cost_is_foreign` where others than the operator own it. What its `/state` says is added by `state.shown`: `phase` is empty
+    where nothing is known, `pressure_level` and `blocks_total` are None.
+    """
 
     name: str
     ready: bool
     ending: bool
     reason: str
+    uid: str = ""
+    ip: str = ""
+    running: bool = False
+    started: bool = False
+    failed: bool = False
+    serving: bool = True
+    deletion_cost: str | None = None
+    cost_is_foreign: bool = False
+    phase: str = ""
+    pressure_level: int | None = None
+    blocks_total: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,87 +59,51 @@ def deployment_view(live: Mapping[str, Any]) -> DeploymentView:
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
-        failure=_condition(status, "ReplicaFailure", "True").get("message", ""),
+        failure=pod_reason.condition(status, "ReplicaFailure", "True").get("message", ""),
     )
 
 
 def pod_view(live: Mapping[str, Any]) -> PodView:
     metadata, status = live["metadata"], live.get("status", {})
     ending = "deletionTimestamp" in metadata
-    ready = bool(_condition(status, "Ready", "True")) and not ending
-    reason = "" if ready else ("Terminating: finishing its requests" if ending else _waiting_for(status))
-    return PodView(name=metadata["name"], ready=ready, ending=ending, reason=reason[:_REASON_LENGTH])
+    container = pod_reason.runtime(status.get("containerStatuses", ())) or {}
+    state = container.get("state", {})
+    died = bool(pod_reason.death(container))
+    return PodView(
+        name=metadata["name"],
+        ready=bool(pod_reason.condition(status, "Ready", "True")) and not ending,
+        ending=ending,
+        reason=pod_reason.reason(live),
+        uid=metadata.get("uid", ""),
+        ip=status.get("podIP", ""),
+        running="running" in state,
+        started=bool(container.get("started")),
+        failed=status.get("phase") == "Failed" or (died and "running" not in state),
+        serving=metadata.get("labels", {}).get(names.SERVING_LABEL) == "true",
+        deletion_cost=metadata.get("annotations", {}).get(names.DELETION_COST_ANNOTATION),
+        cost_is_foreign=_cost_is_foreign(metadata.get("managedFields", ())),
+    )
 
 
 def worst_first(pods: tuple[PodView, ...]) -> list[PodView]:
-    """Pods that need a look, then those that wait, end, and are ready; by name among equals."""
-    return sorted(pods, key=lambda pod: (pod.ready, pod.ending, pod.reason.startswith(_PATIENT), pod.name))
+    """Pods that need a look, then those that wait, end, and are ready (pressed ones before others); by name among equals."""
+    return sorted(
+        pods,
+        key=lambda pod: (
+            pod.ready,
+            pod.ending,
+            pod_reason.word(pod.reason) in pod_reason.PATIENT,
+            -(pod.pressure_level or 0),
+            pod.name,
+        ),
+    )
 
 
-# Reasons that pass by themselves.
-_PATIENT = ("ContainerCreating", "Loading", "Pending", "Starting")
-
-
-def _waiting_for(status: Mapping[str, Any]) -> str:
-    if status.get("phase") == "Failed":
-        return _sentence(status.get("reason", "Failed"), status.get("message", "the pod failed"))
-    unscheduled = _condition(status, "PodScheduled", "False")
-    if unscheduled:
-        return _sentence(unscheduled.get("reason", "Unschedulable"), unscheduled.get("message", ""))
-    containers = status.get("containerStatuses", ())
-    if not containers:
-        return "Pending: the node has not begun"
-    return _container_reason(containers[0])
-
-
-def _container_reason(container: Mapping[str, Any]) -> str:
-    state = container.get("state", {})
-    if "waiting" in state:
-        return _waiting_reason(container, state["waiting"])
-    death = _death(state.get("terminated") or container.get("lastState", {}).get("terminated"))
-    deaths = container.get("restartCount", 0) + ("terminated" in state)
-    if death and deaths >= _DEATHS_OF_A_LOOP:
-        # Each round passes through running, terminated and waiting; one text for all keeps the status still.
-        return _sentence("CrashLoopBackOff", death)
-    if "terminated" in state:
-        return death
-    after = f" again after {death}" if death else ""
-    if not container.get("started"):
-        return f"Starting: the runtime does not answer yet{after}"
-    return f"Loading: the model is being loaded or warmed up{after}"
-
-
-def _waiting_reason(container: Mapping[str, Any], waiting: Mapping[str, Any]) -> str:
-    reason = waiting.get("reason", "Waiting")
-    if reason == "CrashLoopBackOff":
-        death = _death(container.get("lastState", {}).get("terminated"))
-        return _sentence(reason, death or "the runtime ends again and again")
-    if reason in _IMAGE_REASONS:
-        # The kubelet alternates between the two reasons; one word and the cause keep the text still.
-        cause = waiting.get("message", "").rpartition("ErrImagePull: ")[2]
-        return _sentence("ImagePullBackOff", cause or f"cannot pull {container.get('image', 'the image')}")
-    if reason == "ContainerCreating":
-        return "ContainerCreating: the image is being pulled or a volume mounted"
-    return _sentence(reason, waiting.get("message", ""))
-
-
-def _death(terminated: Mapping[str, Any] | None) -> str:
-    if terminated is None:
-        return ""
-    if terminated.get("reason") == "OOMKilled":
-        return "OOMKilled: it used more memory than its limit; raise spec.resources.memory"
-    text = f"exit code {terminated.get('exitCode', '?')}"
-    lines = [line.strip() for line in terminated.get("message", "").splitlines() if line.strip()]
-    return f"{text}: {lines[-1]}" if lines else text
-
-
-def _condition(status: Mapping[str, Any], kind: str, value: str) -> Mapping[str, Any]:
-    for condition in status.get("conditions", ()):
-        if condition["type"] == kind and condition["status"] == value:
-            found: Mapping[str, Any] = condition
-            return found
-    return {}
-
-
-def _sentence(reason: str, message: str) -> str:
-    return f"{reason}: {message}" if message else reason
+def _cost_is_foreign(managers: Any) -> bool:
+    field = f"f:{names.DELETION_COST_ANNOTATION}"
+    owners = {
+        entry["manager"]
+        for entry in managers
+        if field in entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:annotations", {})
+    }
+    return bool(owners - {names.FIELD_MANAGER})

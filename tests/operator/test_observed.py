@@ -5,179 +5,66 @@ import pytest
 from octavo_operator.observed import DeploymentView, PodView, deployment_view, pod_view, worst_first
 
 
-def pod(container: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
-    if container is not None:
-        status["containerStatuses"] = [{"name": "runtime", "image": "octavo:1", **container}]
-    return {"metadata": {"name": "chat-1"}, "status": status}
+def pod(container: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """A pod at 10.0.0.9 that is ready, of which `container` is the runtime's."""
+    return {
+        "metadata": {"name": "chat-1", "uid": "u1", "labels": {"serving.octavo.dev/serving": "true"}, **metadata},
+        "status": {
+            "podIP": "10.0.0.9",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "runtime", **container}],
+        },
+    }
 
 
-def terminated(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+RUNNING = {"state": {"running": {}}, "started": True}
+DEAD = {"terminated": {"exitCode": 1}}
+COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
-UNSCHEDULABLE = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "Unschedulable",
-    "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-}
-PULL = "failed to pull: not found"
+def owning_the_cost(manager: str) -> dict[str, Any]:
+    return {"manager": manager, "fieldsV1": {"f:metadata": {"f:annotations": {f"f:{COST}": {}}}}}
 
 
-@pytest.mark.parametrize(
-    ("live", "reason"),
-    [
-        pytest.param(pod(phase="Pending"), "Pending: the node has not begun", id="just made"),
-        pytest.param(
-            pod(phase="Pending", conditions=[UNSCHEDULABLE]),
-            "Unschedulable: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-            id="no node has room",
-        ),
-        pytest.param(
-            pod({"state": {"waiting": {"reason": "ContainerCreating"}}}),
-            "ContainerCreating: the image is being pulled or a volume mounted",
-            id="creating",
-        ),
-        pytest.param(
-            pod({"state": {"waiting": {"reason": "ErrImagePull", "message": PULL}}}),
-            f"ImagePullBackOff: {PULL}",
-            id="pull failed",
-        ),
-        pytest.param(
-            pod(
-                {
-                    "state": {
-                        "waiting": {
-                            "reason": "ImagePullBackOff",
-                            "message": f'Back-off pulling image "x": ErrImagePull: {PULL}',
-                        }
-                    }
-                }
-            ),
-            f"ImagePullBackOff: {PULL}",
-            id="pull failed again says the same",
-        ),
-        pytest.param(
-            pod(
-                {
-                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
-                    "lastState": terminated(2, message="loading\nerror: no such model\n"),
-                }
-            ),
-            "CrashLoopBackOff: exit code 2: error: no such model",
-            id="crashes with its last line",
-        ),
-        pytest.param(
-            pod(
-                {
-                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-                    "lastState": terminated(137, reason="OOMKilled"),
-                }
-            ),
-            "CrashLoopBackOff: OOMKilled: it used more memory than its limit; raise spec.resources.memory",
-            id="out of memory",
-        ),
-        pytest.param(
-            pod({"state": {"waiting": {"reason": "CreateContainerConfigError", "message": "no such secret"}}}),
-            "CreateContainerConfigError: no such secret",
-            id="any other wait",
-        ),
-        pytest.param(
-            pod({"state": {"running": {}}, "started": False}),
-            "Starting: the runtime does not answer yet",
-            id="starting",
-        ),
-        pytest.param(
-            pod({"state": {"running": {}}, "started": True, "ready": False}),
-            "Loading: the model is being loaded or warmed up",
-            id="loading",
-        ),
-        pytest.param(
-            pod(
-                {
-                    "state": {"running": {}},
-                    "started": True,
-                    "ready": False,
-                    "lastState": terminated(1),
-                    "restartCount": 1,
-                }
-            ),
-            "Loading: the model is being loaded or warmed up again after exit code 1",
-            id="loading after a crash",
-        ),
-        pytest.param(
-            pod(
-                {
-                    "state": {"waiting": {"reason": "ImagePullBackOff", "message": f"ErrImagePull: {PULL}"}},
-                    "lastState": terminated(1),
-                    "restartCount": 3,
-                }
-            ),
-            f"ImagePullBackOff: {PULL}",
-            id="pull failed after crashes",
-        ),
-        pytest.param(pod({"state": terminated(3)}), "exit code 3", id="ended, not yet restarted"),
-        pytest.param(
-            pod(phase="Failed", reason="Evicted", message="low on memory"), "Evicted: low on memory", id="evicted"
-        ),
-        pytest.param(
-            {"metadata": {"name": "chat-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {}},
-            "Terminating: finishing its requests",
-            id="ending",
-        ),
-    ],
-)
-def test_says_what_a_pod_waits_for(live: dict[str, Any], reason: str) -> None:
-    view = pod_view(live)
-    assert (view.name, view.ready, view.reason) == ("chat-1", False, reason)
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        pytest.param({"state": terminated(2, message="no model"), "restartCount": 1}, id="ended again"),
-        pytest.param(
-            {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": terminated(2, message="no model")},
-            id="waits",
-        ),
-        pytest.param(
-            {
-                "state": {"running": {}},
-                "started": False,
-                "lastState": terminated(2, message="no model"),
-                "restartCount": 2,
-            },
-            id="starts",
-        ),
-        pytest.param(
-            {
-                "state": {"running": {}},
-                "started": True,
-                "lastState": terminated(2, message="no model"),
-                "restartCount": 2,
-            },
-            id="loads",
-        ),
-    ],
-)
-def test_says_the_same_all_through_a_loop_of_crashes(container: dict[str, Any]) -> None:
-    assert pod_view(pod(container)).reason == "CrashLoopBackOff: exit code 2: no model"
-
-
-def test_a_ready_pod_waits_for_nothing() -> None:
-    live = pod({"state": {"running": {}}}, conditions=[{"type": "Ready", "status": "True"}])
-    assert pod_view(live) == PodView("chat-1", ready=True, ending=False, reason="")
+def test_reads_a_ready_pod() -> None:
+    assert pod_view(pod(RUNNING)) == PodView(
+        "chat-1", ready=True, ending=False, reason="", uid="u1", ip="10.0.0.9", running=True, started=True
+    )
 
 
 def test_a_ready_pod_that_ends_is_not_ready() -> None:
-    live = pod({"state": {"running": {}}}, conditions=[{"type": "Ready", "status": "True"}])
-    live["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert not pod_view(live).ready
+    view = pod_view(pod(RUNNING, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert (view.ready, view.ending) == (False, True)
 
 
-def test_long_reasons_are_cut_to_what_the_status_holds() -> None:
-    live = pod({"state": {"waiting": {"reason": "Odd", "message": "x" * 2000}}})
-    assert len(pod_view(live).reason) == 400
+def test_a_pod_without_the_label_takes_no_requests() -> None:
+    assert not pod_view(pod(RUNNING, labels={})).serving
+
+
+@pytest.mark.parametrize(
+    ("container", "failed"),
+    [
+        pytest.param({"state": DEAD}, True, id="ended"),
+        pytest.param({"state": {"waiting": {}}, "lastState": DEAD}, True, id="waits after it ended"),
+        pytest.param({"state": {"running": {}}, "lastState": DEAD}, False, id="runs again"),
+        pytest.param({"state": {"waiting": {}}}, False, id="waits for the first time"),
+    ],
+)
+def test_a_pod_whose_runtime_ended_by_itself_has_failed(container: dict[str, Any], failed: bool) -> None:
+    assert pod_view(pod(container)).failed is failed
+
+
+@pytest.mark.parametrize(
+    ("managers", "foreign"),
+    [
+        pytest.param([], False, id="nobody's"),
+        pytest.param([owning_the_cost("octavo-operator")], False, id="ours"),
+        pytest.param([owning_the_cost("octavo-operator"), owning_the_cost("kubectl-annotate")], True, id="another's"),
+    ],
+)
+def test_knows_whose_the_deletion_cost_is(managers: list[dict[str, Any]], foreign: bool) -> None:
+    view = pod_view(pod(RUNNING, annotations={COST: "100"}, managedFields=managers))
+    assert (view.deletion_cost, view.cost_is_foreign) == ("100", foreign)
 
 
 def test_the_worst_pod_comes_first() -> None:
@@ -185,7 +72,8 @@ def test_the_worst_pod_comes_first() -> None:
     ending = PodView("b", ready=False, ending=True, reason="Terminating: …")
     loading = PodView("c", ready=False, ending=False, reason="Loading: …")
     crashing = PodView("d", ready=False, ending=False, reason="CrashLoopBackOff: exit code 1")
-    assert worst_first((ready, ending, loading, crashing)) == [crashing, loading, ending, ready]
+    pressed = PodView("z", ready=True, ending=False, reason="", pressure_level=4)
+    assert worst_first((ready, pressed, ending, loading, crashing)) == [crashing, loading, ending, pressed, ready]
 
 
 def test_reads_a_deployments_counts() -> None:
