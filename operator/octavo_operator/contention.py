@@ -10,7 +10,7 @@ Nothing of this is stored in objects: an operator that restarts begins to count 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from octavo_operator import backoff
@@ -67,33 +67,38 @@ def _calm(last: Contest, now_s: float) -> bool:
 
 
 class Contests:
-    """The last writes to the children of all services, by service and kind."""
+    """The last writes to the children of all services, by service and by child."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last: dict[Key, dict[str, Contest]] = {}
 
-    def may_write(self, key: Key, kind: str, body: Mapping[str, Any], about: str) -> bool:
+    def may_write(self, key: Key, child: str, body: Mapping[str, Any], about: str) -> bool:
         """Whether `body`, which the live child is not like, may be written now; if not, it is waited for."""
-        last = self._last.get(key, {}).get(kind)
+        last = self._last.get(key, {}).get(child)
         if last is None or pause_s(last, _digest(body), self._clock()) == 0.0:
             return True
-        self._last[key][kind] = dataclasses.replace(last, about=about, waiting=True)
+        self._last[key][child] = dataclasses.replace(last, about=about, waiting=True)
         return False
 
-    def wrote(self, key: Key, kind: str, body: Mapping[str, Any], about: str) -> None:
+    def wrote(self, key: Key, child: str, body: Mapping[str, Any], about: str) -> None:
         of_service = self._last.setdefault(key, {})
-        of_service[kind] = written(of_service.get(kind), _digest(body), about, self._clock())
+        of_service[child] = written(of_service.get(child), _digest(body), about, self._clock())
 
-    def nothing_to_write(self, key: Key, kind: str) -> None:
+    def nothing_to_write(self, key: Key, child: str) -> None:
         """The child is as it shall be, or going, at least now."""
-        last = self._last.get(key, {}).get(kind)
+        last = self._last.get(key, {}).get(child)
         if last is None:
             return
         if _calm(last, self._clock()):
-            del self._last[key][kind]
+            del self._last[key][child]
         else:
-            self._last[key][kind] = dataclasses.replace(last, waiting=False)
+            self._last[key][child] = dataclasses.replace(last, waiting=False)
+
+    def only(self, key: Key, children: Set[str]) -> None:
+        """The service has no other children any more."""
+        if key in self._last:
+            self._last[key] = {child: last for child, last in self._last[key].items() if child in children}
 
     def forget(self, key: Key) -> None:
         self._last.pop(key, None)

@@ -1,38 +1,65 @@
 """What is watched: each event only says which InferenceService to look at again.
 
-`on.event` and `index` write nothing to the objects: no finalizer, no annotations, no progress.
+`on.event` and `index` write nothing to the objects: no finalizer, no annotations, no progress. Optional kinds are watched while
+the API server serves them, which `serve` tells: kopf itself looks only once, since it may not list CRDs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import kopf
 
-from octavo_operator import kube, names, observed, queue, service
+# The type of `kopf.operator`'s argument `insights`, which kopf does not export.
+from kopf._cogs.structs.references import Insights
+
+from octavo_operator import kinds, kube, names, observed, queue, reconcile, service
+from octavo_operator.kinds import Kind
 
 _MANAGED = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-_CHILDREN = (("apps", "v1", "deployments"), ("", "v1", "services"), ("", "v1", "pods"))
+_CHILDREN = (*kinds.REQUIRED, *kinds.OPTIONAL)
+_VERBS = frozenset({"list", "watch", "patch"})
 
 
 class Watch:
-    """The kopf handlers, their settings, and the projections of pods and services that they keep."""
+    """The kopf handlers, their settings, and the projections of pods, children and services that they keep."""
 
     def __init__(self, keys: queue.KeyQueue[service.Key], access: kube.Access) -> None:
         self._keys = keys
         self._access = access
         self._pods: Mapping[service.Key, Any] = {}
+        self._children: Mapping[service.Key, Any] = {}
         self._services: Mapping[service.Key, Any] = {}
+        self._served: frozenset[Kind] = frozenset()
         self.registry = kopf.OperatorRegistry()
         self.settings = _settings()
+        self.insights = Insights()
         self._register()
 
-    def pods_of(self, key: service.Key) -> tuple[observed.PodView, ...]:
-        return tuple(self._pods.get(key, ()))
+    @property
+    def watched(self) -> reconcile.Watched:
+        return reconcile.Watched(
+            pods_of=lambda key: tuple(self._pods.get(key, ())),
+            children_of=lambda key: tuple(self._children.get(key, ())),
+            served=lambda: self._served,
+        )
 
     def resync(self) -> None:
         """Looks at every known service again, for what an event should have told and did not."""
         for key in list(self._services):
             self._keys.add(key)
+
+    async def serve(self, served: Set[Kind]) -> None:
+        """Watches exactly those optional kinds from now on; every service is looked at again where they are others than before."""
+        come, gone = served - self._served, self._served - served
+        if not come and not gone:
+            return
+        self._served = frozenset(served)
+        async with self.insights.revised:
+            for resources in (self.insights.indexed_resources, self.insights.watched_resources):
+                resources.update(map(_resource, come))
+                resources.difference_update(map(_resource, gone))
+            self.insights.revised.notify_all()
+        self.resync()
 
     def _register(self) -> None:
         kopf.on.login(registry=self.registry)(self._login)
@@ -40,8 +67,10 @@ class Watch:
         kopf.index(names.GROUP, names.VERSION, names.PLURAL, id="services", registry=self.registry)(_service_key)
         kopf.index("", "v1", "pods", id="pods", registry=self.registry)(_pod)
         kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=self.registry)(self._service_changed)
-        for group, version, plural in _CHILDREN:
-            kopf.on.event(group, version, plural, registry=self.registry)(self._child_changed)
+        for kind in (*_CHILDREN, kinds.POD):
+            kopf.on.event(kind.group, kind.version, kind.plural, registry=self.registry)(self._child_changed)
+        for kind in _CHILDREN:
+            kopf.index(kind.group, kind.version, kind.plural, id="children", registry=self.registry)(_child)
 
     async def _login(self, **_: Any) -> kopf.ConnectionInfo:
         settings = await kube.configuration(self._access)
@@ -58,7 +87,7 @@ class Watch:
 
     async def _keep_indices(self, **indices: Any) -> None:
         # kopf fills them before the first event is handled, and keeps them current.
-        self._pods, self._services = indices["pods"], indices["services"]
+        self._pods, self._services, self._children = indices["pods"], indices["services"], indices["children"]
 
     async def _service_changed(self, namespace: str | None, name: str, **_: Any) -> None:
         self._keys.add(_key(namespace, name))
@@ -73,14 +102,20 @@ def _key(namespace: str | None, name: str) -> service.Key:
     return service.Key(namespace, name)
 
 
+def _resource(kind: Kind) -> kopf.Resource:
+    return kopf.Resource(
+        group=kind.group, version=kind.version, plural=kind.plural, kind=kind.kind, namespaced=True, verbs=_VERBS
+    )
+
+
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
     settings.watching.chunk_size = 500
-    for group, version, plural in _CHILDREN:
-        settings.watching.label_selectors[group, version, plural] = _MANAGED
+    for kind in (*_CHILDREN, kinds.POD):
+        settings.watching.label_selectors[kind.group, kind.version, kind.plural] = _MANAGED
     return settings
 
 
@@ -94,3 +129,12 @@ async def _pod(
     if names.SERVICE_LABEL not in labels:
         return None
     return {_key(namespace, labels[names.SERVICE_LABEL]): observed.pod_view(body)}
+
+
+async def _child(
+    namespace: str | None, labels: Mapping[str, str], body: kopf.Body, resource: kopf.Resource, **_: Any
+) -> dict[service.Key, observed.ChildView] | None:
+    [kind] = [kind for kind in _CHILDREN if (kind.group, kind.plural) == (resource.group, resource.plural)]
+    if names.SERVICE_LABEL not in labels:
+        return None
+    return {_key(namespace, labels[names.SERVICE_LABEL]): observed.child_view(kind, body)}

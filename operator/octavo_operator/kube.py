@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from kubernetes.aio.dynamic import DynamicClient
 from kubernetes.aio.dynamic.resource import Resource
 
 from octavo_operator import __version__, names
+from octavo_operator.kinds import Kind
 from octavo_operator.service import Key
 
 TIMEOUT_S = 15
@@ -43,27 +44,6 @@ class DeniedError(KubeError):
 
 class RejectedError(KubeError):
     """The API server says that the object is invalid."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """A kind of object: where its REST path is."""
-
-    group: str
-    version: str
-    kind: str
-    plural: str
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-
-INFERENCE_SERVICE = Kind(names.GROUP, names.VERSION, names.KIND, names.PLURAL)
-DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
-SERVICE = Kind("", "v1", "Service", "services")
-CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +125,27 @@ class Kube:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
         await self._apply(kind, body, subresource="/status")
 
+    async def delete(self, kind: Kind, key: Key, uid: str) -> None:
+        """Deletes the object with `uid`, and in the background what it owns. UnavailableError where another has taken its name."""
+        body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        path = self._resource(kind).path(key.name, key.namespace)
+        if await self._request("delete", path, body=body) is not None:
+            self.writes[kind.kind] = self.writes.get(kind.kind, 0) + 1
+
     async def serves(self, kind: Kind) -> bool:
         """Whether the API server knows `kind` (asked anew each time)."""
-        prefix = "apis" if kind.group else "api"
-        found = await self._request("get", f"/{prefix}/{kind.api_version}")
-        return found is not None and any(resource["name"] == kind.plural for resource in found["resources"])
+        return bool(await self.served([kind]))
+
+    async def served(self, wanted: Iterable[Kind]) -> frozenset[Kind]:
+        """Those of `wanted` that the API server knows, with one request for each of their groups."""
+        wanted = list(wanted)
+        known = {version: await self._plurals(version) for version in {kind.api_version for kind in wanted}}
+        return frozenset(kind for kind in wanted if kind.plural in known[kind.api_version])
+
+    async def _plurals(self, api_version: str) -> set[str]:
+        prefix = "apis" if "/" in api_version else "api"
+        found = await self._request("get", f"/{prefix}/{api_version}")
+        return {resource["name"] for resource in found["resources"]} if found else set()
 
     async def _apply(self, kind: Kind, body: Mapping[str, Any], subresource: str) -> dict[str, Any]:
         return await self._patch(

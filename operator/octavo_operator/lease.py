@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from octavo_operator import kube
+from octavo_operator.kinds import LEASE
 from octavo_operator.service import Key
 
 logger = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class Elector:
     async def _attempt(self) -> bool:
         # From before the request on, since the API server may have written it at once and answered late.
         began_s = self._clock()
-        live = self._live or await self._api.get(kube.LEASE, self._key)
+        live = self._live or await self._api.get(LEASE, self._key)
         spec = live.get("spec", {}) if live is not None else {}
         self._seen = sighting(self._seen, spec, self._clock())
         if not may_claim(spec, self._identity, self._seen, self._clock()):
@@ -135,11 +136,11 @@ class Elector:
         return True
 
     async def _write(self, live: Mapping[str, Any] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
-        body = {"apiVersion": kube.LEASE.api_version, "kind": kube.LEASE.kind, "spec": spec}
+        body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "spec": spec}
         if live is None:
             metadata = {"name": self._key.name, "namespace": self._key.namespace}
-            return await self._api.create(kube.LEASE, {**body, "metadata": metadata})
-        return await self._api.replace(kube.LEASE, {**body, "metadata": live["metadata"]})
+            return await self._api.create(LEASE, {**body, "metadata": metadata})
+        return await self._api.replace(LEASE, {**body, "metadata": live["metadata"]})
 
 
 def _now() -> str:

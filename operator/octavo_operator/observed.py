@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo_operator import names, pod_reason
+from octavo_operator.kinds import Kind, Ref
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +48,22 @@ class DeploymentView:
 
 
 @dataclasses.dataclass(frozen=True)
+class ChildView:
+    """A child as it is watched: enough to know whether it is of a service's and to delete it. `controller` is its owner's uid."""
+
+    ref: Ref
+    uid: str
+    controller: str
+    ending: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Observed:
+    """`children` holds the live children that belong to the service, as they are after what was written to them."""
+
     deployment: DeploymentView | None = None
     pods: tuple[PodView, ...] = ()
+    children: Mapping[Ref, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 def deployment_view(live: Mapping[str, Any]) -> DeploymentView:
@@ -60,6 +74,17 @@ def deployment_view(live: Mapping[str, Any]) -> DeploymentView:
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
         failure=pod_reason.condition(status, "ReplicaFailure", "True").get("message", ""),
+    )
+
+
+def child_view(kind: Kind, live: Mapping[str, Any]) -> ChildView:
+    metadata = live["metadata"]
+    controllers = [owner["uid"] for owner in metadata.get("ownerReferences", ()) if owner.get("controller")]
+    return ChildView(
+        ref=Ref(kind, metadata["name"]),
+        uid=metadata["uid"],
+        controller=controllers[0] if controllers else "",
+        ending="deletionTimestamp" in metadata,
     )
 
 

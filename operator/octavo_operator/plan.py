@@ -17,8 +17,10 @@ class Plan:
 
 def plan(service: Service) -> Plan:
     replicas = 0 if service.suspend else service.replicas
-    if service.strategy != "Auto":
-        return Plan(replicas, service.strategy, f"{service.strategy}: spec.rollout.strategy asks for it")
+    if service.rollout.strategy != "Auto":
+        return Plan(
+            replicas, service.rollout.strategy, f"{service.rollout.strategy}: spec.rollout.strategy asks for it"
+        )
     if service.device == "cpu":
         return Plan(replicas, "Surge", "Surge: CPU pods rarely lack room for one more")
     return Plan(replicas, "OneByOne", "OneByOne: a new pod would wait for GPUs that only an old one frees")

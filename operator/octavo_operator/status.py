@@ -8,10 +8,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from octavo_operator.conditions import Condition
 from octavo_operator.desired import labels
 from octavo_operator.desired.service import url
 from octavo_operator.observed import DeploymentView, Observed, PodView, worst_first
 from octavo_operator.plan import Plan
+from octavo_operator.reports import NOTHING, Report
 from octavo_operator.service import Key, Service
 
 MAX_PODS = 32
@@ -27,18 +29,6 @@ class Problem:
     spec_valid: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Condition:
-    type: str
-    status: str
-    reason: str
-    message: str
-
-    @classmethod
-    def of(cls, kind: str, holds: bool, reason: str, message: str) -> "Condition":
-        return cls(kind, "True" if holds else "False", reason, message)
-
-
 _NOT_STALLED = Condition.of("Stalled", False, "NotStalled", "nothing is in the way for good")
 _VALID = Condition.of("SpecValid", True, "Valid", "the spec can be served")
 
@@ -52,7 +42,9 @@ class Progress:
     message: str
 
 
-def serving(service: Service, plan: Plan, observed: Observed, contested: str = "") -> dict[str, Any]:
+def serving(
+    service: Service, plan: Plan, observed: Observed, report: Report = NOTHING, contested: str = ""
+) -> dict[str, Any]:
     """The status of a service whose children were applied; `contested` says what others keep changing in them."""
     progress = Progress(False, "Contested", contested) if contested else measure(service, plan, observed)
     ready = observed.deployment.ready if observed.deployment else 0
@@ -63,10 +55,11 @@ def serving(service: Service, plan: Plan, observed: Observed, contested: str = "
         _NOT_STALLED,
         _VALID,
     ]
-    return {"runtimeImage": service.runtime.image, **_common(service.key, service.generation, observed, conditions)}
+    common = _common(service.key, service.generation, observed, conditions, report)
+    return {"runtimeImage": service.runtime.image, **common}
 
 
-def stalled(live: Mapping[str, Any], problem: Problem, observed: Observed) -> dict[str, Any]:
+def stalled(live: Mapping[str, Any], problem: Problem, observed: Observed, report: Report = NOTHING) -> dict[str, Any]:
     """The status of a service that cannot go on; pods of an earlier spec may still answer."""
     ready = observed.deployment.ready if observed.deployment else 0
     conditions = [
@@ -76,10 +69,10 @@ def stalled(live: Mapping[str, Any], problem: Problem, observed: Observed) -> di
         Condition.of("Stalled", True, problem.reason, problem.message),
         _VALID if problem.spec_valid else Condition.of("SpecValid", False, problem.reason, problem.message),
     ]
-    return _common(_key(live), live["metadata"]["generation"], observed, conditions)
+    return _common(_key(live), live["metadata"]["generation"], observed, conditions, report)
 
 
-def denied(live: Mapping[str, Any], message: str, observed: Observed) -> dict[str, Any]:
+def denied(live: Mapping[str, Any], message: str, observed: Observed, report: Report = NOTHING) -> dict[str, Any]:
     """The status of a service whose children could not be written; the operator tries again."""
     ready = observed.deployment.ready if observed.deployment else 0
     conditions = [
@@ -89,7 +82,7 @@ def denied(live: Mapping[str, Any], message: str, observed: Observed) -> dict[st
         _NOT_STALLED,
         _VALID,
     ]
-    return _common(_key(live), live["metadata"]["generation"], observed, conditions)
+    return _common(_key(live), live["metadata"]["generation"], observed, conditions, report)
 
 
 def measure(service: Service, plan: Plan, observed: Observed) -> Progress:
@@ -167,13 +160,16 @@ def _key(live: Mapping[str, Any]) -> Key:
     return Key(live["metadata"]["namespace"], live["metadata"]["name"])
 
 
-def _common(key: Key, generation: int, observed: Observed, conditions: list[Condition]) -> dict[str, Any]:
+def _common(
+    key: Key, generation: int, observed: Observed, conditions: list[Condition], report: Report
+) -> dict[str, Any]:
     return {
         **_counts(observed),
         "selector": ",".join(f"{label}={value}" for label, value in labels.pod_selector(key).items()),
         "url": url(key),
         **_pods(observed.pods),
-        **_conditions(conditions, generation),
+        **report.fields,
+        **_conditions([*conditions, *report.conditions], generation),
     }
 
 

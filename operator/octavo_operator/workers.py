@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 
-from octavo_operator import kube, metrics, queue, reconcile, service
+from octavo_operator import kube, metrics, queue, reconcile, service, upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Workers:
         try:
             async with asyncio.timeout(RECONCILE_LIMIT_S):
                 again_s = await self._reconciler.reconcile(key)
-        except (kube.KubeError, reconcile.NameConflictError, TimeoutError) as error:
+        except (kube.KubeError, upkeep.NameConflictError, TimeoutError) as error:
             delay_s = self._keys.failed(key)
             logger.warning("%s: %s; again in %.0f s", key, str(error) or "took too long", delay_s)
             return "retried"

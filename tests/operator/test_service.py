@@ -2,15 +2,18 @@ from typing import Any
 
 import pytest
 
-from octavo_operator.service import Key, Source, SpecError, check_claim, parse
+from octavo_operator.service import Key, check_claim, parse
+from octavo_operator.spec.errors import SpecError
+from octavo_operator.spec.model import Source
 from tests.operator.samples import IMAGE, body, parsed
 
 
 def test_fills_what_the_spec_leaves_out() -> None:
     service = parsed()
     assert service.key == Key("demo", "chat")
-    assert (service.served_name, service.replicas, service.tensor, service.strategy) == ("chat", 1, 1, "Auto")
-    assert (service.runtime.image, service.cpu, service.memory, service.drain_timeout_s) == (IMAGE, None, None, 60)
+    assert (service.model.served_name, service.replicas, service.parallelism.tensor) == ("chat", 1, 1)
+    assert (service.rollout.strategy, service.rollout.drain_timeout_s) == ("Auto", 60)
+    assert (service.runtime.image, service.resources.cpu, service.resources.memory) == (IMAGE, None, None)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,7 @@ def test_fills_what_the_spec_leaves_out() -> None:
     ],
 )
 def test_reads_where_the_model_lies(text: str, source: Source) -> None:
-    assert parsed(model={"source": text}).source == source
+    assert parsed(model={"source": text}).model.source == source
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,11 @@ def test_the_specs_image_goes_before_the_operators() -> None:
 
 def test_quantities_are_canonical() -> None:
     service = parsed(resources={"cpu": "1500m", "memory": "2048Mi"}, runtime={"kvCache": {"memory": "0.5Gi"}})
-    assert (service.cpu, service.memory, service.runtime.kv_cache_memory) == ("1500m", "2Gi", "512Mi")
+    assert (service.resources.cpu, service.resources.memory, service.runtime.kv_cache_memory) == (
+        "1500m",
+        "2Gi",
+        "512Mi",
+    )
 
 
 CLAIMED = {"source": "pvc://weights/llama"}

@@ -16,6 +16,9 @@ def closed_port() -> int:
         return port
 
 
+NOTHING_WATCHED = reconcile.Watched(pods_of=lambda _: (), children_of=lambda _: (), served=frozenset)
+
+
 def test_a_service_that_cannot_be_reconciled_comes_back_later_and_others_go_on() -> None:
     async def story() -> None:
         delays_s: list[float] = []
@@ -30,7 +33,7 @@ def test_a_service_that_cannot_be_reconciled_comes_back_later_and_others_go_on()
         async with ApiClient(Configuration(host=f"http://127.0.0.1:{closed_port()}")) as client:
             api = kube.Kube(client)
             counters = metrics.Metrics(api, keys)
-            crew = workers.Workers(keys, reconcile.Reconciler(api, lambda _: (), None), counters)
+            crew = workers.Workers(keys, reconcile.Reconciler(api, NOTHING_WATCHED, None), counters)
             for name in ("one", "two"):
                 keys.add(service.Key("demo", name))
             work = asyncio.create_task(crew.work())

@@ -9,10 +9,10 @@ _DEVICES = {"gpu": "cuda", "cpu": "cpu"}
 def serve_args(service: Service) -> list[str]:
     """Arguments of `octavo` that serve the model. What the spec leaves open is left to the runtime."""
     flags: dict[str, str | int | bool | None] = {
-        "served-model-name": service.served_name,
+        "served-model-name": service.model.served_name,
         "device": _DEVICES[service.device],
-        "dtype": service.dtype,
-        "tensor-parallel-size": service.tensor,
+        "dtype": service.model.dtype,
+        "tensor-parallel-size": service.parallelism.tensor,
         "block-size": service.runtime.block_size,
         "max-num-seqs": service.runtime.max_num_seqs,
         "max-num-batched-tokens": service.runtime.max_num_batched_tokens,
@@ -25,7 +25,7 @@ def serve_args(service: Service) -> list[str]:
         "port": names.API_PORT,
         "health-port": names.HEALTH_PORT,
         "run-dir": names.RUN_DIR,
-        "drain-timeout": service.drain_timeout_s,
+        "drain-timeout": service.rollout.drain_timeout_s,
     }
     own = [_flag(name, value) for name, value in flags.items() if value is not None]
     return [_literal(argument) for argument in ("serve", _model(service), *own, *service.runtime.extra_args)]
@@ -38,7 +38,7 @@ def drain_command(service: Service) -> list[str]:
         "drain",
         f"--run-dir={names.RUN_DIR}",
         f"--settle={names.DRAIN_SETTLE_S}",
-        f"--timeout={service.drain_timeout_s}",
+        f"--timeout={service.rollout.drain_timeout_s}",
     ]
 
 
@@ -55,6 +55,6 @@ def _literal(argument: str) -> str:
 
 
 def _model(service: Service) -> str:
-    if service.source.claim:
-        return f"{names.CLAIM_DIR}/{service.source.path}"
-    return f"file://{service.source.path}"
+    if service.model.source.claim:
+        return f"{names.CLAIM_DIR}/{service.model.source.path}"
+    return f"file://{service.model.source.path}"

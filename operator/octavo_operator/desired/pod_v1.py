@@ -18,7 +18,7 @@ def template(service: Service) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": service.drain_timeout_s + names.GRACE_BEYOND_DRAIN_S,
+        "terminationGracePeriodSeconds": service.rollout.drain_timeout_s + names.GRACE_BEYOND_DRAIN_S,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": names.RUNTIME_USER,
@@ -79,12 +79,12 @@ def _resources(service: Service) -> dict[str, Any]:
     """CPU is only requested: idle cores may be used. Memory's request is its limit, so that no node is overcommitted."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
-    if service.cpu:
-        requests["cpu"] = service.cpu
-    if service.memory:
-        requests["memory"] = limits["memory"] = service.memory
+    if service.resources.cpu:
+        requests["cpu"] = service.resources.cpu
+    if service.resources.memory:
+        requests["memory"] = limits["memory"] = service.resources.memory
     if service.device == "gpu":
-        requests[service.gpu.resource] = limits[service.gpu.resource] = str(service.tensor)
+        requests[service.gpu.resource] = limits[service.gpu.resource] = str(service.parallelism.tensor)
     return {name: amounts for name, amounts in (("requests", requests), ("limits", limits)) if amounts}
 
 
@@ -93,11 +93,11 @@ def _volumes(service: Service) -> list[dict[str, Any]]:
         {"name": "tmp", "emptyDir": {"sizeLimit": "4Gi"}},
         {"name": "run", "emptyDir": {"sizeLimit": "256Mi"}},
     ]
-    if service.tensor > 1:
+    if service.parallelism.tensor > 1:
         # The ranks' collectives need more than the container runtime's 64 MiB.
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}})
-    if service.source.claim:
-        claim = {"claimName": service.source.claim, "readOnly": True}
+    if service.model.source.claim:
+        claim = {"claimName": service.model.source.claim, "readOnly": True}
         volumes.append({"name": "model", "persistentVolumeClaim": claim})
     return volumes
 
@@ -107,8 +107,8 @@ def _mounts(service: Service) -> list[dict[str, Any]]:
         {"name": "tmp", "mountPath": "/tmp"},
         {"name": "run", "mountPath": names.RUN_DIR},
     ]
-    if service.tensor > 1:
+    if service.parallelism.tensor > 1:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})
-    if service.source.claim:
+    if service.model.source.claim:
         mounts.append({"name": "model", "mountPath": names.CLAIM_DIR, "readOnly": True})
     return mounts

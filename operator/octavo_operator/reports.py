@@ -1,0 +1,36 @@
+"""What the features of a service say in its status, besides the conditions that every service has. Pure.
+
+A feature adds one line here: its conditions (none where it is not asked for) or its fields.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from octavo_operator.conditions import Condition
+from octavo_operator.observed import Observed
+from octavo_operator.plan import Plan
+from octavo_operator.service import Service
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Conditions and status fields of features; what is empty is absent from the status."""
+
+    conditions: tuple[Condition, ...] = ()
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+NOTHING = Report()
+
+
+def report(service: Service, plan: Plan, observed: Observed) -> Report:
+    return Report(tuple(_conditions(service, plan, observed)), _fields(service, plan, observed))
+
+
+def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condition]:
+    return []
+
+
+def _fields(service: Service, plan: Plan, observed: Observed) -> dict[str, Any]:
+    return {}
