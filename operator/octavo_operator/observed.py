@@ -59,11 +59,14 @@ class ChildView:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """`children` holds the live children that belong to the service, as they are after what was written to them."""
+    """`children` holds the live children that belong to the service, as they are after what was written to them; `served` the
+    optional kinds that the API server knows.
+    """
 
     deployment: DeploymentView | None = None
     pods: tuple[PodView, ...] = ()
     children: Mapping[Ref, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    served: frozenset[Kind] = frozenset()
 
 
 def deployment_view(live: Mapping[str, Any]) -> DeploymentView:

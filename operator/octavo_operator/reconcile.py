@@ -82,6 +82,7 @@ class Reconciler:
             deployment=observed.deployment_view(workload) if workload else None,
             pods=self._watched.pods_of(key),
             children=ours,
+            served=self._watched.served(),
         )
 
     async def _stall(self, live: Body, found: Found, problem: status.Problem) -> None:

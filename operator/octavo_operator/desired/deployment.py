@@ -12,7 +12,7 @@ NO_DEADLINE_S = 2**31 - 1
 
 
 def deployment(service: Service, plan: Plan) -> dict[str, Any]:
-    metadata = labels.child_metadata(service, "server")
+    metadata = labels.child_metadata(service, labels.SERVER)
     metadata["annotations"] = {names.RENDERER_ANNOTATION: pod_v1.RENDERER}
     return {
         "apiVersion": "apps/v1",

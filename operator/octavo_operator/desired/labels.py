@@ -5,6 +5,8 @@ from typing import Any
 from octavo_operator import names
 from octavo_operator.service import Key, Service
 
+SERVER = "server"
+
 
 def child_labels(service: Service, component: str) -> dict[str, str]:
     return {
@@ -17,7 +19,7 @@ def child_labels(service: Service, component: str) -> dict[str, str]:
 
 
 def pod_labels(service: Service) -> dict[str, str]:
-    return {**child_labels(service, "server"), names.SERVING_LABEL: "true"}
+    return {**child_labels(service, SERVER), names.SERVING_LABEL: "true"}
 
 
 def pod_selector(key: Key) -> dict[str, str]:
@@ -30,10 +32,15 @@ def serving_selector(key: Key) -> dict[str, str]:
     return {**pod_selector(key), names.SERVING_LABEL: "true"}
 
 
+def child_name(key: Key, component: str) -> str:
+    """The workload and the Service are called as their service, the rest `<service>-<component>`."""
+    return key.name if component == SERVER else f"{key.name}-{component}"
+
+
 def child_metadata(service: Service, component: str) -> dict[str, Any]:
-    """Metadata of a child that is called as its service and goes with it."""
+    """Metadata of a child that goes with its service."""
     return {
-        "name": service.key.name,
+        "name": child_name(service.key, component),
         "namespace": service.key.namespace,
         "labels": child_labels(service, component),
         "ownerReferences": [

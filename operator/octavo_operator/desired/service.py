@@ -11,7 +11,7 @@ def cluster_service(service: Service) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": labels.child_metadata(service, "server"),
+        "metadata": labels.child_metadata(service, labels.SERVER),
         "spec": {
             "type": "ClusterIP",
             "selector": labels.serving_selector(service.key),
