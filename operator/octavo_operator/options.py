@@ -33,6 +33,7 @@ class Options:
     lease: Key | None
     watch_timeout_s: float
     webhook: Webhook | None
+    prometheus_url: str | None
 
 
 def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:
@@ -81,6 +82,12 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         metavar="FOLDER",
         help="serve the admission webhook with this folder's tls.crt and tls.key, read again when they change (default: none)",
     )
+    parser.add_argument(
+        "--prometheus-address",
+        metavar="URL",
+        default=environment.get("OCTAVO_PROMETHEUS_ADDRESS"),
+        help="where KEDA finds Prometheus, for services that it scales (OCTAVO_PROMETHEUS_ADDRESS; default: unknown)",
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parsed = parser.parse_args(arguments)
     if (parsed.kubeconfig is None) != (parsed.context is None):
@@ -94,6 +101,8 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     namespace, _, name = (parsed.lease or "").partition("/")
     if parsed.lease is not None and not (namespace and name):
         parser.error(f"--lease is {parsed.lease}: give NAMESPACE/NAME")
+    if parsed.prometheus_address and not parsed.prometheus_address.startswith(("http://", "https://")):
+        parser.error(f"--prometheus-address is {parsed.prometheus_address}: give a URL, http://… or https://…")
     from_environment = [name.strip() for name in environment.get("OCTAVO_NAMESPACES", "").split(",")]
     return Options(
         access=kube.Access(parsed.kubeconfig, parsed.context),
@@ -107,4 +116,5 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         lease=Key(namespace, name) if parsed.lease else None,
         watch_timeout_s=parsed.watch_timeout,
         webhook=Webhook(parsed.webhook_port, parsed.webhook_certificates) if parsed.webhook_certificates else None,
+        prometheus_url=parsed.prometheus_address or None,
     )

@@ -11,9 +11,14 @@ def test_runs_as_a_pod_over_the_whole_cluster_by_default() -> None:
 
 
 def test_reads_the_environment_and_prefers_options() -> None:
-    environment = {"OCTAVO_RUNTIME_IMAGE": "a:1", "OCTAVO_NAMESPACES": "one, two"}
+    environment = {
+        "OCTAVO_RUNTIME_IMAGE": "a:1",
+        "OCTAVO_NAMESPACES": "one, two",
+        "OCTAVO_PROMETHEUS_ADDRESS": "http://prometheus:9090",
+    }
     found = options.parse([], environment)
     assert (found.runtime_image, found.namespaces) == ("a:1", ("one", "two"))
+    assert found.prometheus_url == "http://prometheus:9090"
     found = options.parse(["--runtime-image=b:2", "--namespace=three"], environment)
     assert (found.runtime_image, found.namespaces) == ("b:2", ("three",))
 
@@ -30,6 +35,7 @@ def test_a_kubeconfig_is_used_only_with_its_context() -> None:
         pytest.param(["--context=c"], "--kubeconfig and --context go together", id="context without file"),
         pytest.param(["--names=x"], "unrecognized arguments: --names=x", id="unknown option"),
         pytest.param(["--workers=0"], "--workers is 0: give at least 1", id="no workers"),
+        pytest.param(["--prometheus-address=prometheus:9090"], "give a URL, http://", id="address without scheme"),
         pytest.param(["--resync=0"], "--resync is 0.0: give at least 1 second", id="no pause"),
     ],
 )
