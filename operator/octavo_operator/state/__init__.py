@@ -1,0 +1,1 @@
+"""What pods say of themselves on `/state`: asked for, remembered, and judged."""
