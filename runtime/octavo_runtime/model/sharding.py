@@ -3,7 +3,7 @@
 Products that widen (q, k, v, gate, up) are cut by rows, so each rank has whole attention heads and its columns of the MLP; products
 that narrow (attention's out, the MLP's down) by columns, so that a sum over the ranks makes them whole. The embedding and the head
 are cut by rows of the vocabulary. KV heads are split where there are at least as many as ranks; else each is held by the ranks
-whose query heads use it. Norms are on every rank.
+whose query heads use it. Norms are on every rank. How much that is, and which degrees can be: `octavo_sizing.sharding`.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from octavo_runtime.config import ConfigError
 from octavo_runtime.model.config import ModelConfig, ModelError
+from octavo_sizing.sharding import local_kv_heads, vocabulary_rows
 
 _VOCABULARY = ("model.embed_tokens.weight", "lm_head.weight")
 _CUT = re.compile(r"model\.layers\.\d+\.(?:self_attn|mlp)\.(q|k|v|o|gate|up|down)_proj\.(?:weight|bias)")
@@ -44,41 +44,19 @@ def check_whole(path: Path, name: str, shape: Sequence[int], part: Cut) -> None:
         )
 
 
-def check_degree(model: ModelConfig, size: int) -> None:
-    """Raises ConfigError, with the degrees that would do, where the model's heads or its MLP cannot be shared by `size` ranks."""
-    possible = possible_degrees(model)
-    if size not in possible:
-        raise ConfigError(
-            f"--tensor-parallel-size {size}: the model's {model.heads} attention heads, {model.kv_heads} KV heads, MLP of "
-            f"{model.intermediate_size} and {model.vocab_size} tokens cannot be shared evenly by {size} ranks: "
-            f"give one of {', '.join(map(str, possible))}"
-        )
-
-
-def possible_degrees(model: ModelConfig) -> list[int]:
-    return [size for size in range(1, model.heads + 1) if _divides(model, size)]
-
-
-def _divides(model: ModelConfig, size: int) -> bool:
-    """The vocabulary may leave the last rank fewer rows, not none."""
-    shares_kv = model.kv_heads % size == 0 or size % model.kv_heads == 0
-    whole = model.heads % size == 0 and model.intermediate_size % size == 0
-    return shares_kv and whole and len(vocabulary(model.vocab_size, Shard(size - 1, size))) > 0
-
-
 def local_config(model: ModelConfig, shard: Shard) -> ModelConfig:
     """The sizes of one rank's layers; the vocabulary's stays the model's."""
     return dataclasses.replace(
         model,
         heads=model.heads // shard.size,
-        kv_heads=max(1, model.kv_heads // shard.size),
+        kv_heads=local_kv_heads(model, shard.size),
         intermediate_size=model.intermediate_size // shard.size,
     )
 
 
 def vocabulary(tokens: int, shard: Shard) -> range:
     """The token ids whose rows of the embedding and the head a rank holds."""
-    share = -(-tokens // shard.size)
+    share = vocabulary_rows(tokens, shard.size)
     return range(min(tokens, shard.rank * share), min(tokens, (shard.rank + 1) * share))
 
 
@@ -92,7 +70,7 @@ def cut(model: ModelConfig, shard: Shard, name: str) -> Cut | None:
         return None
     match match[1]:
         case "k" | "v":
-            begin, count = shard.rank * model.kv_heads // shard.size, max(1, model.kv_heads // shard.size)
+            begin, count = shard.rank * model.kv_heads // shard.size, local_kv_heads(model, shard.size)
             width = model.head_dim
             return Cut(0, begin * width, (begin + count) * width, model.kv_heads * width)
         case "q":

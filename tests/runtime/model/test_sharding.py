@@ -1,4 +1,4 @@
-"""Which degrees can be, which part of a tensor is whose, and that only it is read: from safetensors and GGUF."""
+"""Which part of a tensor is whose, and that only it is read: from safetensors and GGUF."""
 
 import dataclasses
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from octavo_runtime.config import ConfigError
 from octavo_runtime.model.config import ModelConfig, ModelError
 from octavo_runtime.model.gguf_weights import GgufCheckpoint
 from octavo_runtime.model.sharded_weights import ShardedCheckpoint
-from octavo_runtime.model.sharding import Cut, Shard, check_degree, cut, local_config, possible_degrees, vocabulary
+from octavo_runtime.model.sharding import Cut, Shard, cut, local_config, vocabulary
 from octavo_runtime.model.weights import Checkpoint, open_checkpoint
+from octavo_sizing.sharding import possible_degrees
 from tests.runtime.model.gguf_model import write_gguf
 from tests.runtime.models import save_tiny_model
 
@@ -32,29 +32,6 @@ LLAMA = dataclasses.replace(
     SMOLLM2, vocab_size=250, hidden_size=64, intermediate_size=128, heads=8, kv_heads=2, head_dim=16
 )
 LAYER = "model.layers.3."
-
-
-@pytest.mark.parametrize(
-    ("model", "degrees"),
-    [
-        pytest.param(SMOLLM2, [1, 3], id="smollm2"),  # 9 would cut its MLP of 1536 unevenly
-        pytest.param(LLAMA, [1, 2, 4, 8], id="KV heads split, then replicated"),
-        pytest.param(dataclasses.replace(LLAMA, kv_heads=1), [1, 2, 4, 8], id="one KV head"),
-        pytest.param(dataclasses.replace(LLAMA, heads=12, kv_heads=6), [1, 2], id="neither split nor replicated by 4"),
-        pytest.param(dataclasses.replace(LLAMA, intermediate_size=100), [1, 2, 4], id="MLP"),
-        pytest.param(dataclasses.replace(LLAMA, vocab_size=10), [1, 2, 4], id="a rank without tokens"),
-    ],
-)
-def test_degrees_that_share_everything(model: ModelConfig, degrees: list[int]) -> None:
-    assert possible_degrees(model) == degrees
-
-
-def test_a_degree_that_cannot_be_is_refused_with_those_that_can() -> None:
-    check_degree(SMOLLM2, 3)
-    with pytest.raises(
-        ConfigError, match=r"--tensor-parallel-size 2: .*9 attention heads, 3 KV heads.*give one of 1, 3$"
-    ):
-        check_degree(SMOLLM2, 2)
 
 
 @pytest.mark.parametrize(

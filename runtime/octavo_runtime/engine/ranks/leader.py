@@ -31,8 +31,9 @@ from octavo_runtime.engine.ranks.words import OwnWord, Words
 from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.model.collectives import Collectives, RankError
 from octavo_runtime.model.kv_pool import KvPool
-from octavo_runtime.model.sharding import check_degree
 from octavo_runtime.model.weights import open_checkpoint
+from octavo_sizing.errors import DegreeError
+from octavo_sizing.sharding import check_degree
 
 _LOOK_EVERY_S = 0.1
 _LAST_WORDS_S = 2.0  # how long a broken collective waits for the watch to find the reason
@@ -47,7 +48,10 @@ def lead(config: ServeConfig, progress: Callable[[int], None]) -> "Leader | Alon
         raise ConfigError(
             f"--batch-invariant with --tensor-parallel-size {placed.size}: sums over ranks depend on the batch; leave one out"
         )
-    check_degree(open_checkpoint(config.model_path).config, placed.size)
+    try:
+        check_degree(open_checkpoint(config.model_path).config, placed.size, "--tensor-parallel-size")
+    except DegreeError as error:
+        raise ConfigError(str(error)) from error
     device = device_of(config, placed, 0)
     if _has_tiers(config) and (placed.nodes > 1 or device.type != "cpu"):
         raise ConfigError(

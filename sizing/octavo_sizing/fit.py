@@ -1,0 +1,121 @@
+"""Whether a model fits, how many KV blocks there will be, and what would help: the whole answer as one value."""
+
+import dataclasses
+
+from octavo_sizing.budget import Budget, budget, kv_bytes, memory_for
+from octavo_sizing.errors import DegreeError
+from octavo_sizing.kv_cache import block_bytes, blocks_in, bytes_for, token_bytes
+from octavo_sizing.model import Model
+from octavo_sizing.setup import Setup
+from octavo_sizing.sharding import check_degree, possible_degrees
+from octavo_sizing.weights import weights_bytes
+
+# A context that was not asked for may be shorter than the model's own; the runtime starts with any that holds a page.
+_LEAST_CONTEXT_TOKENS = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Bytes and blocks are of each GPU, or of a pod on CPUs. `None` of what depends on memory that is not known.
+
+    `context_tokens`: the longest sequence that is asked for, the model's own context where none is. `context_bytes`: the least
+    memory of a GPU, or limit of a pod, that holds one such sequence; `needed_bytes`: the same of what is asked for, a context that
+    is not being as short as may be. `largest_context_tokens`: what fits, at most the model's own. `smallest_tensor`: the least
+    degree at which what is asked for fits, None where none does.
+    """
+
+    fits: bool | None
+    setup: Setup
+    budget: Budget
+    weights_bytes: int
+    kv_token_bytes: int
+    block_bytes: int
+    context_tokens: int
+    context_bytes: int
+    needed_bytes: int
+    kv_bytes: int | None = None
+    blocks: int | None = None
+    largest_context_tokens: int | None = None
+    smallest_tensor: int | None = None
+
+    @property
+    def concurrent_tokens(self) -> int | None:
+        """How many tokens of all sequences together have their keys and values in the pool."""
+        return None if self.blocks is None else self.blocks * self.setup.block_size
+
+
+def fit(model: Model, setup: Setup, tensor_field: str) -> Fit:
+    """Raises DegreeError where so many ranks cannot share the model; `tensor_field` is what the caller calls the degree."""
+    check_degree(model, setup.tensor, tensor_field)
+    if setup.tensor % setup.nodes:
+        raise DegreeError(
+            f"{tensor_field} {setup.tensor} is not shared evenly by {setup.nodes} nodes: give a multiple of {setup.nodes}",
+            [degree for degree in possible_degrees(model) if degree % setup.nodes == 0],
+        )
+    context = setup.max_model_len or model.max_position
+    asked = setup.max_model_len or _LEAST_CONTEXT_TOKENS
+    found, one_block = budget(model, setup, context), block_bytes(model, setup)
+    answer = Fit(
+        fits=None,
+        setup=setup,
+        budget=found,
+        weights_bytes=setup.sharing * weights_bytes(model, setup),
+        kv_token_bytes=token_bytes(model, setup),
+        block_bytes=one_block,
+        context_tokens=context,
+        context_bytes=memory_for(setup, found.taken_bytes + _kv_needed(setup, context, one_block)),
+        needed_bytes=memory_for(setup, found.taken_bytes + _kv_needed(setup, asked, one_block)),
+    )
+    memory = kv_bytes(setup, found)
+    if memory is None:
+        return answer
+    blocks = blocks_in(memory, one_block)
+    known = found.left_bytes is not None
+    return dataclasses.replace(
+        answer,
+        fits=_holds(model, setup),
+        kv_bytes=memory,
+        blocks=blocks,
+        largest_context_tokens=_largest_context(model, setup, blocks),
+        smallest_tensor=_smallest_degree(model, setup) if known else setup.tensor,
+    )
+
+
+def _kv_needed(setup: Setup, context_tokens: int, one_block_bytes: int) -> int:
+    """Bytes of KV that must be left: a CPU's automatic pool takes half of what there is."""
+    needed = bytes_for(context_tokens, setup.block_size, one_block_bytes)
+    if setup.kv_bytes is not None:
+        return max(needed, setup.kv_bytes)
+    return needed if setup.device == "gpu" else 2 * needed
+
+
+def _holds(model: Model, setup: Setup, context_tokens: int | None = None) -> bool:
+    """Whether the runtime would start and hold a sequence of so many tokens, or what is asked for."""
+    asked = context_tokens or setup.max_model_len
+    found = budget(model, setup, asked or model.max_position)
+    left, memory = found.left_bytes, kv_bytes(setup, found)
+    assert memory is not None
+    if (left is not None and memory > left) or (setup.kv_bytes is not None and memory < setup.kv_bytes):
+        return False
+    blocks = blocks_in(memory, block_bytes(model, setup))
+    return blocks * setup.block_size >= (asked or _LEAST_CONTEXT_TOKENS)
+
+
+def _largest_context(model: Model, setup: Setup, blocks: int) -> int:
+    """By bisection: a longer context takes more for its positions' tables, and never fits where a shorter one does not. Where none
+    is asked for, the tables are those of the model's own."""
+    if setup.max_model_len is None:
+        return min(model.max_position, blocks * setup.block_size)
+    fitting, failing = 0, model.max_position + 1
+    while failing - fitting > 1:
+        middle = (fitting + failing) // 2
+        if _holds(model, setup, middle):
+            fitting = middle
+        else:
+            failing = middle
+    return fitting
+
+
+def _smallest_degree(model: Model, setup: Setup) -> int | None:
+    degrees = [degree for degree in possible_degrees(model) if degree % setup.nodes == 0]
+    return next((degree for degree in degrees if _holds(model, dataclasses.replace(setup, tensor=degree))), None)

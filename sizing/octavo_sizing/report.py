@@ -1,0 +1,83 @@
+"""A `Fit` in words: the arithmetic, and a verdict that names what would help."""
+
+import dataclasses
+
+from octavo_sizing.amounts import bytes_text, tokens_text
+from octavo_sizing.fit import Fit
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """What the reader calls the settings: fields of an InferenceService, or flags."""
+
+    tensor: str
+    memory: str
+    context: str
+    kv_memory: str
+
+
+FIELDS = Words(
+    tensor="spec.parallelism.tensor",
+    memory="spec.gpu.memory",
+    context="spec.runtime.maxModelLen",
+    kv_memory="spec.runtime.kvCache.memory",
+)
+CPU_FIELDS = dataclasses.replace(FIELDS, memory="spec.resources.memory")
+FLAGS = Words(tensor="--tensor", memory="--gpu-memory", context="--max-model-len", kv_memory="--kv-cache-memory")
+CPU_FLAGS = dataclasses.replace(FLAGS, memory="--memory")
+
+
+def arithmetic(fit: Fit) -> str:
+    """From memory to blocks, each number with its name."""
+    taken = [f"{part.text} {bytes_text(part.size_bytes)}" for part in fit.budget.parts]
+    of_block = f"{fit.setup.block_size} tokens of {bytes_text(fit.kv_token_bytes)}"
+    if fit.blocks is None or fit.kv_bytes is None:
+        return f"{' + '.join(taken)} = {bytes_text(fit.budget.taken_bytes)}; a KV block is {of_block}"
+    left = fit.budget.left_bytes
+    if left is None:
+        begin = f"{' + '.join(taken)} = {bytes_text(fit.budget.taken_bytes)} beside {bytes_text(fit.kv_bytes)} for KV"
+    else:
+        begin = " − ".join([f"{fit.budget.usable_text} = {bytes_text(fit.budget.usable_bytes or 0)}", *taken])
+        begin += f" = {bytes_text(left)}" + ("" if fit.kv_bytes == max(0, left) else f", KV {bytes_text(fit.kv_bytes)}")
+    return f"{begin}: {fit.blocks:,} blocks of {of_block} hold {tokens_text(fit.concurrent_tokens or 0)}"
+
+
+def verdict(fit: Fit, words: Words) -> str:
+    """One sentence and what would help."""
+    if fit.fits is None:
+        return f"whether it fits is not known: {words.memory} is not set; at least {bytes_text(fit.needed_bytes)} are needed"
+    own = fit.setup.max_model_len is None
+    if not fit.fits:
+        return f"does not fit: {_need(fit)}; {'; or '.join(_remedies(fit, words))}"
+    assert fit.largest_context_tokens is not None
+    if own and fit.largest_context_tokens < fit.context_tokens:
+        return (
+            f"fits, with contexts of at most {tokens_text(fit.largest_context_tokens)} of the model's "
+            f"{fit.context_tokens:,}, for which it takes {bytes_text(fit.context_bytes)}"
+        )
+    return f"fits, with contexts of {tokens_text(fit.context_tokens)}"
+
+
+def _need(fit: Fit) -> str:
+    whose = "each GPU" if fit.setup.device == "gpu" else "the pod"
+    asked = "" if fit.setup.max_model_len is None else f" for a context of {tokens_text(fit.context_tokens)}"
+    has = "" if fit.setup.memory_bytes is None else f", and there are {bytes_text(fit.setup.memory_bytes)}"
+    return f"at tensor degree {fit.setup.tensor} {whose} needs {bytes_text(fit.needed_bytes)}{asked}{has}"
+
+
+def _remedies(fit: Fit, words: Words) -> list[str]:
+    setup = fit.setup
+    found = []
+    if fit.smallest_tensor is not None and setup.device == "gpu":
+        found.append(f"set {words.tensor} to {fit.smallest_tensor} (the smallest that fits) or more")
+    elif setup.device == "gpu":
+        found.append("no tensor degree makes it fit: use GPUs with more memory")
+    else:
+        found.append(f"set {words.memory} to at least {bytes_text(fit.needed_bytes)}")
+    largest = fit.largest_context_tokens or 0
+    if setup.max_model_len is not None and largest > 0:
+        found.append(f"set {words.context} to at most {largest:,} (the largest that fits)")
+    left = fit.budget.left_bytes
+    if setup.kv_bytes is not None and left is not None and setup.kv_bytes > left > 0:
+        found.append(f"lower {words.kv_memory} to at most {bytes_text(left)}")
+    return found
