@@ -10,8 +10,12 @@ PLURAL = "inferenceservices"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 FIELD_MANAGER = "octavo-operator"
+# Holds the number of pods between the operator, which gives it up, and an autoscaler, which has not set one yet.
+HANDOVER_MANAGER = "octavo-handover"
 
 SERVICE_LABEL = f"{GROUP}/service"
+# The same in Prometheus, whose labels have neither dots nor slashes.
+SERVICE_SERIES_LABEL = "serving_octavo_dev_service"
 SERVING_LABEL = f"{GROUP}/serving"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "octavo-operator"

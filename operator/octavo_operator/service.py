@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from octavo_operator.spec import devices, model, rollout, runtime
+from octavo_operator.spec import autoscaling, devices, model, monitoring, rollout, runtime
+from octavo_operator.spec.autoscaling import Autoscaling
 from octavo_operator.spec.devices import Device, Gpu, Parallelism, Resources
 from octavo_operator.spec.errors import SpecError
 from octavo_operator.spec.model import Model
+from octavo_operator.spec.monitoring import Monitoring
 from octavo_operator.spec.rollout import Rollout
 from octavo_operator.spec.runtime import Runtime
 
@@ -39,8 +41,15 @@ class Service:
     gpu: Gpu
     resources: Resources
     replicas: int
+    autoscaling: Autoscaling | None
     rollout: Rollout
+    monitoring: Monitoring
     suspend: bool
+
+    @property
+    def most_replicas(self) -> int:
+        """How many pods there may be at once, but for a rollout."""
+        return self.autoscaling.max_replicas if self.autoscaling else self.replicas
 
 
 def parse(body: Mapping[str, Any], default_image: str | None) -> Service:
@@ -57,19 +66,22 @@ def parse(body: Mapping[str, Any], default_image: str | None) -> Service:
         gpu=devices.parse_gpu(spec.get("gpu", {})),
         resources=devices.parse_resources(spec.get("resources", {})),
         replicas=spec.get("replicas", 1),
+        autoscaling=autoscaling.parse(spec.get("autoscaling")),
         rollout=rollout.parse(spec.get("rollout", {})),
+        monitoring=monitoring.parse(spec.get("monitoring", {})),
         suspend=spec.get("suspend", False),
     )
 
 
 def check_claim(service: Service, claim: Mapping[str, Any] | None) -> None:
     """Raises SpecError where several pods are wanted of a claim that only one node can mount. A missing claim is waited for."""
-    if claim is None or service.replicas < 2:
+    if claim is None or service.most_replicas < 2:
         return
     modes = set(claim["spec"].get("accessModes", ()))
     if not modes & {"ReadWriteMany", "ReadOnlyMany"}:
         raise SpecError(
             "ClaimNotShared",
             f"the claim {service.model.source.claim} of spec.model.source is {', '.join(sorted(modes))}, which pods on several "
-            f"nodes cannot mount: set spec.replicas to 1, or use a claim that is ReadWriteMany or ReadOnlyMany",
+            f"nodes cannot mount: set spec.replicas or spec.autoscaling.maxReplicas to 1, or use a claim that is ReadWriteMany or "
+            f"ReadOnlyMany",
         )
