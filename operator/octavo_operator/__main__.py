@@ -22,7 +22,7 @@ async def run(settings: options.Options) -> None:
         keys: queue.KeyQueue[service.Key] = queue.KeyQueue()
         watch = handlers.Watch(keys, settings.access)
         counters = metrics.Metrics(api, keys)
-        crew = workers.Workers(keys, reconcile.Reconciler(api, watch.watched, settings.runtime_image), counters)
+        crew = workers.Workers(keys, reconcile.Reconciler(api, watch.watched, settings.installation), counters)
         vitals = endpoints.Vitals(crew.longest_s, lambda: time.monotonic() - api.answered_at)
         loops = [
             _resync(watch, settings.resync_s),

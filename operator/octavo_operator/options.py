@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from octavo_operator import kube
+from octavo_operator.installation import Installation
 from octavo_operator.service import Key
 
 
@@ -34,6 +35,10 @@ class Options:
     watch_timeout_s: float
     webhook: Webhook | None
     prometheus_url: str | None
+
+    @property
+    def installation(self) -> Installation:
+        return Installation(self.runtime_image, self.lease.namespace if self.lease else None, self.prometheus_url)
 
 
 def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:

@@ -10,6 +10,7 @@ from typing import Any
 
 from octavo_operator import apply, kinds, kube, observed, plan, reports, service, status
 from octavo_operator.desired.children import children
+from octavo_operator.installation import Installation
 from octavo_operator.kinds import Kind, Ref
 from octavo_operator.spec import errors
 from octavo_operator.upkeep import Body, Desired, Found, NameConflictError, Upkeep
@@ -25,12 +26,10 @@ class Watched:
 
 
 class Reconciler:
-    """`default_image` is the runtime's where the spec names none."""
-
-    def __init__(self, api: kube.Kube, watched: Watched, default_image: str | None) -> None:
+    def __init__(self, api: kube.Kube, watched: Watched, installation: Installation) -> None:
         self._api = api
         self._watched = watched
-        self._default_image = default_image
+        self._installation = installation
         self._upkeep = Upkeep(api, watched.children_of)
 
     async def reconcile(self, key: service.Key) -> float | None:
@@ -45,11 +44,11 @@ class Reconciler:
             return None
         found = await self._upkeep.find(key, [Ref(kind, key.name) for kind in kinds.REQUIRED])
         try:
-            wanted = service.parse(live, self._default_image)
+            wanted = service.parse(live, self._installation.runtime_image)
             await self._check_claim(wanted)
             step = plan.plan(wanted)
             served = self._watched.served()
-            desired = Desired(children(wanted, step, served), served, step.reason)
+            desired = Desired(children(wanted, step, served, self._installation), served, step.reason)
             await self._upkeep.bring_about(wanted, desired, found)
         except errors.SpecError as error:
             await self._stall(live, found, status.Problem(error.reason, str(error)))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kubernetes.aio.client import ApiClient, Configuration
 
 from octavo_operator import kube, metrics, queue, reconcile, service, workers
+from octavo_operator.installation import Installation
 
 
 def closed_port() -> int:
@@ -33,7 +34,7 @@ def test_a_service_that_cannot_be_reconciled_comes_back_later_and_others_go_on()
         async with ApiClient(Configuration(host=f"http://127.0.0.1:{closed_port()}")) as client:
             api = kube.Kube(client)
             counters = metrics.Metrics(api, keys)
-            crew = workers.Workers(keys, reconcile.Reconciler(api, NOTHING_WATCHED, None), counters)
+            crew = workers.Workers(keys, reconcile.Reconciler(api, NOTHING_WATCHED, Installation()), counters)
             for name in ("one", "two"):
                 keys.add(service.Key("demo", name))
             work = asyncio.create_task(crew.work())

@@ -11,9 +11,12 @@ from typing import Any
 from octavo_operator import kinds
 from octavo_operator.desired.deployment import deployment
 from octavo_operator.desired.service import cluster_service
+from octavo_operator.installation import Installation
 from octavo_operator.kinds import Kind, Ref
 from octavo_operator.plan import Plan
 from octavo_operator.service import Service
+
+_ANYWHERE = Installation()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +31,9 @@ class Child:
         return Ref(self.kind, self.body["metadata"]["name"])
 
 
-def children(service: Service, plan: Plan, served: Set[Kind]) -> list[Child]:
+def children(
+    service: Service, plan: Plan, served: Set[Kind], installation: Installation = _ANYWHERE
+) -> list[Child]:
     """In the order in which they are applied; `served` holds the optional kinds that the API server knows."""
     wanted = [
         Child(kinds.DEPLOYMENT, deployment(service, plan)),

@@ -1,0 +1,15 @@
+"""What whoever installs the operator decides, and every service's children may depend on. Pure."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Installation:
+    """`runtime_image` is that of services that name none; `namespace` is the operator's own, None where it runs outside the cluster.
+
+    `prometheus_url` is where KEDA asks; None where nobody said.
+    """
+
+    runtime_image: str | None = None
+    namespace: str | None = None
+    prometheus_url: str | None = None
