@@ -84,6 +84,6 @@ def test_a_claim_that_pods_can_share_is_fine(replicas: int, found: dict[str, Any
 
 
 def test_several_pods_of_a_claim_that_one_node_mounts_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"weights .* is ReadWriteOnce.* set spec\.replicas to 1") as refused:
+    with pytest.raises(SpecError, match=r"weights .* is ReadWriteOnce.* set spec\.replicas or spec\.autoscaling\.maxReplicas to 1") as refused:
         check_claim(parsed(model=CLAIMED, replicas=2), claim("ReadWriteOnce"))
     assert refused.value.reason == "ClaimNotShared"
