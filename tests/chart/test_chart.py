@@ -1,53 +1,14 @@
-"""The chart as helm renders it: what it installs, what it refuses, and with which rights."""
+"""The chart as helm renders it: what it installs, what it refuses."""
 
-import json
-import subprocess
-from typing import Any
 
 import pytest
 import yaml
 
 from octavo_operator import __version__, options
+from octavo_operator.service import Key
+from octavo_operator.webhook import PATH
 from tests.chart.render import CHART
-from tests.cluster.onenode import binaries
-
-Object = dict[str, Any]
-VALUES: Object = {
-    "operator": {"image": "registry.example/octavo-operator:1"},
-    "runtime": {"image": "registry.example/rt:1"},
-}
-
-
-def helm(*arguments: str, values: Object | None = None) -> subprocess.CompletedProcess[str]:
-    program = binaries.path("helm")
-    if not program.exists():
-        pytest.skip("helm is not built yet: `make cluster` builds it")
-    stdin = None if values is None else json.dumps(values)
-    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=60)
-
-
-def template(values: Object) -> subprocess.CompletedProcess[str]:
-    # Without a cluster to ask, helm takes the version that it was built with for the cluster's.
-    words = ["--namespace=octavo-system", "--kube-version=1.37.0", "--values=-"]
-    return helm("template", "octavo", str(CHART), *words, values={**VALUES, **values})
-
-
-def rendered(**values: Any) -> dict[tuple[str, str], Object]:
-    """The chart's objects by kind and name."""
-    done = template(values)
-    assert done.returncode == 0, done.stderr
-    objects = [item for item in yaml.safe_load_all(done.stdout) if item]
-    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
-
-
-def operator_pod(objects: dict[tuple[str, str], Object]) -> Object:
-    pod: Object = objects["Deployment", "octavo-operator"]["spec"]["template"]["spec"]
-    return pod
-
-
-def rules(objects: dict[tuple[str, str], Object], kind: str) -> list[Object]:
-    found: list[Object] = objects[kind, "octavo-system-octavo-operator"]["rules"]
-    return found
+from tests.chart.rendering import VALUES, Object, helm, operator_pod, rendered, rules, template
 
 
 def test_lints_without_a_warning() -> None:
@@ -69,12 +30,16 @@ def test_installs_the_operator_for_the_whole_cluster() -> None:
         ("ClusterRole", "octavo-system-octavo-operator-view"),
         ("ClusterRoleBinding", "octavo-system-octavo-operator"),
         ("Deployment", "octavo-operator"),
+        ("PodDisruptionBudget", "octavo-operator"),
+        ("Role", "octavo-operator-election"),
+        ("RoleBinding", "octavo-operator-election"),
     }
 
 
 def test_leaves_out_what_is_switched_off() -> None:
-    names = {kind for kind, _ in rendered(crds={"install": False}, rbac={"aggregate": False})}
-    assert names == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment"}
+    alone = {**VALUES["operator"], "replicas": 1}
+    names = {kind for kind, _ in rendered(crds={"install": False}, rbac={"aggregate": False}, operator=alone)}
+    assert names == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment", "Role", "RoleBinding"}
 
 
 def test_watches_only_the_named_namespaces_and_has_rights_only_there() -> None:
@@ -84,35 +49,84 @@ def test_watches_only_the_named_namespaces_and_has_rights_only_there() -> None:
     binding = objects["RoleBinding", "octavo-system-octavo-operator"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "octavo-operator", "namespace": "octavo-system"}]
     assert "--namespace=team-a" in operator_pod(objects)["containers"][0]["args"]
-    assert rules(objects, "Role") == rules(rendered(), "ClusterRole")
+    everywhere = rules(rendered(), "ClusterRole")
+    assert [rule for rule in everywhere if rule not in rules(objects, "Role")] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}
+    ]
 
 
-def test_its_rights_are_the_least() -> None:
-    granted = rules(rendered(), "ClusterRole")
-    assert "*" not in json.dumps(granted)
-    assert {
-        (resource, verb)
-        for rule in granted
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        if verb not in ("get", "list", "watch")
-    } == {
-        ("deployments", "create"),
-        ("deployments", "patch"),
-        ("inferenceservices/finalizers", "update"),
-        ("inferenceservices/status", "patch"),
-        ("services", "create"),
-        ("services", "patch"),
+def test_its_replicas_elect_one_and_their_pods_differ_in_node_where_they_can() -> None:
+    objects = rendered()
+    assert objects["Deployment", "octavo-operator"]["spec"]["replicas"] == 2
+    assert options.parse(operator_pod(objects)["containers"][0]["args"], {}).lease == Key(
+        "octavo-system", "octavo-operator"
+    )
+    may = objects["Role", "octavo-operator-election"]["rules"]
+    assert [(rule.get("resourceNames"), rule["verbs"]) for rule in may] == [
+        (None, ["create"]),
+        (["octavo-operator"], ["get", "update"]),
+    ]
+    [term] = operator_pod(objects)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+
+
+SECRET = {"enabled": True, "existingSecret": "mine", "caBundle": "QUJD"}
+CERT_MANAGER = {"enabled": True, "certManager": {"enabled": True}}
+
+
+def webhook_of(objects: dict[tuple[str, str], Object]) -> Object:
+    [webhook] = objects["ValidatingWebhookConfiguration", "octavo-system-octavo-operator"]["webhooks"]
+    found: Object = webhook
+    return found
+
+
+def test_has_no_webhook_unless_asked_for() -> None:
+    objects = rendered()
+    assert not [name for name in objects if "webhook" in str(name).lower()]
+    assert options.parse(operator_pod(objects)["containers"][0]["args"], {}).webhook is None
+
+
+@pytest.mark.parametrize("values", [pytest.param(SECRET, id="a Secret"), pytest.param(CERT_MANAGER, id="cert-manager")])
+def test_its_webhook_can_only_warn(values: Object) -> None:
+    webhook = webhook_of(rendered(webhook=values))
+    assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 2)
+    assert [condition["expression"] for condition in webhook["matchConditions"]] == ["object.spec != oldObject.spec"]
+    assert webhook["clientConfig"]["service"] == {
+        "name": "octavo-operator-webhook",
+        "namespace": "octavo-system",
+        "path": PATH,
+        "port": 443,
     }
-    assert {resource for rule in granted for resource in rule["resources"]} == {
-        "deployments",
-        "inferenceservices",
-        "inferenceservices/finalizers",
-        "inferenceservices/status",
-        "persistentvolumeclaims",
-        "pods",
-        "services",
-    }
+
+
+def test_its_webhook_shows_the_certificate_that_it_is_given() -> None:
+    objects = rendered(webhook=SECRET)
+    assert webhook_of(objects)["clientConfig"]["caBundle"] == "QUJD"
+    [volume] = operator_pod(objects)["volumes"]
+    assert volume["secret"]["secretName"] == "mine"
+
+
+def test_its_webhook_can_have_a_certificate_of_cert_manager() -> None:
+    objects = rendered(webhook=CERT_MANAGER)
+    annotations = objects["ValidatingWebhookConfiguration", "octavo-system-octavo-operator"]["metadata"]["annotations"]
+    assert annotations == {"cert-manager.io/inject-ca-from": "octavo-system/octavo-operator-webhook"}
+    assert "caBundle" not in webhook_of(objects)["clientConfig"]
+    certificate = objects["Certificate", "octavo-operator-webhook"]["spec"]
+    assert certificate["dnsNames"] == ["octavo-operator-webhook.octavo-system.svc"]
+    assert ("Issuer", "octavo-operator-webhook") in objects
+    [volume] = operator_pod(objects)["volumes"]
+    assert volume["secret"]["secretName"] == certificate["secretName"]
+    theirs = {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"name": "corp", "kind": "ClusterIssuer"}}}
+    objects = rendered(webhook=theirs)
+    assert ("Issuer", "octavo-operator-webhook") not in objects
+    assert objects["Certificate", "octavo-operator-webhook"]["spec"]["issuerRef"] == theirs["certManager"]["issuerRef"]  # type: ignore[index]
+
+
+def test_its_webhook_looks_only_at_the_namespaces_that_are_watched() -> None:
+    [expression] = webhook_of(rendered(webhook=SECRET, watch={"namespaces": ["team-a"]}))["namespaceSelector"][
+        "matchExpressions"
+    ]
+    assert expression == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a"]}
 
 
 def test_the_operators_pod_is_locked_down_and_probed() -> None:
@@ -146,6 +160,13 @@ def test_the_operator_understands_its_arguments() -> None:
         pytest.param({"replicas": 2}, "replicas", id="an unknown value"),
         pytest.param({"watch": {"namespaces": ["Team_A"]}}, "namespaces", id="no namespace's name"),
         pytest.param({"operator": {"image": "x:1", "logLevel": "loud"}}, "logLevel", id="an unknown level"),
+        pytest.param({"operator": {"image": "x:1", "replicas": 0}}, "replicas", id="no operator at all"),
+        pytest.param(
+            {"webhook": {"enabled": True}}, "set webhook.existingSecret", id="a webhook without a certificate"
+        ),
+        pytest.param(
+            {"webhook": {"enabled": True, "existingSecret": "x"}}, "set webhook.caBundle", id="a certificate of nobody"
+        ),
     ],
 )
 def test_refuses_wrong_values_by_name(values: Object, says: str) -> None:

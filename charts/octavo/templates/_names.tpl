@@ -7,6 +7,18 @@
 {{ printf "%s-%s-operator" .Release.Namespace .Release.Name }}
 {{- end }}
 
+{{- define "octavo.webhook" -}}
+{{ printf "%s-webhook" (include "octavo.operator" . | trunc 55 | trimSuffix "-") }}
+{{- end }}
+
+{{- define "octavo.webhook.secret" -}}
+{{- if .Values.webhook.certManager.enabled -}}
+{{ include "octavo.webhook" . }}
+{{- else -}}
+{{ required "set webhook.existingSecret to a Secret with tls.crt and tls.key, or webhook.certManager.enabled where cert-manager is installed" .Values.webhook.existingSecret }}
+{{- end -}}
+{{- end }}
+
 {{- define "octavo.selector" -}}
 app.kubernetes.io/name: octavo-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -20,20 +32,51 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{/* What the operator may do to what it watches; in alphabetical order. */}}
+{{/* What the operator may do to what it watches, in alphabetical order. `tests/contract` compares it with the kinds of its code. */}}
 {{- define "octavo.rules" -}}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get]
+# Their deletion cost is patched. No pod is ever made or deleted.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch]
+  verbs: [list, patch, watch]
 - apiGroups: [""]
   resources: [services]
   verbs: [create, get, list, patch, watch]
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [create, get, list, patch, watch]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors, prometheusrules]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [create, delete, get, list, patch, watch]
 - apiGroups: [serving.octavo.dev]
   resources: [inferenceservices]
   verbs: [get, list, watch]
