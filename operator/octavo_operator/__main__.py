@@ -3,12 +3,29 @@
 import asyncio
 import contextlib
 import logging
+import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import kopf
 
-from octavo_operator import endpoints, handlers, kinds, kube, metrics, options, queue, reconcile, service, workers
+from octavo_operator import (
+    endpoints,
+    handlers,
+    kinds,
+    kube,
+    leadership,
+    lease,
+    metrics,
+    options,
+    queue,
+    reconcile,
+    service,
+    watches,
+    webhook,
+    workers,
+)
 
 logger = logging.getLogger("octavo_operator")
 
@@ -18,45 +35,74 @@ STOP_S = 10.0
 
 
 async def run(settings: options.Options) -> None:
-    async with kube.connection(settings.access) as api:
+    """Until SIGTERM or SIGINT. Raises LostError where another operator may lead instead of this one."""
+    async with contextlib.AsyncExitStack() as stack:
+        leader = leadership.Leadership(await _elector(settings, stack))
+        api = await stack.enter_async_context(kube.connection(settings.access, leader.leads))
         keys: queue.KeyQueue[service.Key] = queue.KeyQueue()
-        watch = handlers.Watch(keys, settings.access)
-        counters = metrics.Metrics(api, keys)
+        watched = watches.Watches()
+        watch = handlers.Watch(keys, settings.access, watched, settings.watch_timeout_s)
+        counters = metrics.Metrics(api, keys, leader.leads, watched)
         crew = workers.Workers(keys, reconcile.Reconciler(api, watch.watched, settings.installation), counters)
-        vitals = endpoints.Vitals(crew.longest_s, lambda: time.monotonic() - api.answered_at)
-        loops = [
-            _resync(watch, settings.resync_s),
-            _keep_asking(api),
-            _discover(api, watch),
-            *(crew.work() for _ in range(settings.workers)),
+        vitals = endpoints.Vitals(
+            crew.longest_s, lambda: time.monotonic() - api.answered_at, watched.oldest, settings.watch_timeout_s
+        )
+        everywhere = [
+            partial(_resync, watch, settings.resync_s),
+            partial(_keep_asking, api),
+            partial(_discover, api, watch),
         ]
-        async with endpoints.served(settings.health_port, settings.metrics_port, vitals, counters.registry):
-            await _served(api)
-            await _discover_once(api, watch)
-            async with _background(loops, crew):
-                await kopf.operator(
-                    registry=watch.registry,
-                    settings=watch.settings,
-                    insights=watch.insights,
-                    clusterwide=not settings.namespaces,
-                    namespaces=settings.namespaces,
-                )
+        await stack.enter_async_context(
+            endpoints.served(settings.health_port, settings.metrics_port, vitals, counters.registry)
+        )
+        await stack.enter_async_context(webhook.served(settings.webhook, watch.running, settings.runtime_image))
+        await _served(api)
+        await _discover_once(api, watch)
+        async with _background(everywhere, [crew.work] * settings.workers, leader, crew):
+            await kopf.operator(
+                registry=watch.registry,
+                settings=watch.settings,
+                insights=watch.insights,
+                clusterwide=not settings.namespaces,
+                namespaces=settings.namespaces,
+                stop_flag=leader.ended,
+            )
+
+
+async def _elector(settings: options.Options, stack: contextlib.AsyncExitStack) -> lease.Elector | None:
+    """With a connection of its own, so that a renewal waits for nothing else."""
+    if settings.lease is None:
+        return None
+    api = await stack.enter_async_context(kube.connection(settings.access))
+    return lease.Elector(api, settings.lease, leadership.identity())
 
 
 @contextlib.asynccontextmanager
-async def _background(loops: Sequence[Coroutine[None, None, None]], crew: workers.Workers) -> AsyncIterator[None]:
-    """Runs `loops` beside the block; at its end, reconciles that run get a moment to finish their write."""
-    # Started before kopf: it cancels, when it stops, every task that was born after it.
-    tasks = [asyncio.create_task(loop) for loop in loops]
+async def _background(
+    everywhere: Sequence[leadership.Work],
+    led: Sequence[leadership.Work],
+    leader: leadership.Leadership,
+    crew: workers.Workers,
+) -> AsyncIterator[None]:
+    """Runs `everywhere` beside the block, and `led` while this process leads; at the end, reconciles get to finish their write."""
+    # All tasks begin before kopf: it cancels, when it stops, every task that was born after it.
+    leading = [asyncio.create_task(leader.once_elected(work)) for work in led]
+    election = asyncio.create_task(leader.run(leading))
+    tasks = [*leading, *(asyncio.ensure_future(work()) for work in everywhere)]
     try:
         yield
     finally:
         crew.stop()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(crew.idle(), STOP_S)
-        for task in tasks:
+        for task in (*tasks, election):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, ended = await asyncio.gather(
+            asyncio.gather(*tasks, return_exceptions=True), election, return_exceptions=True
+        )
+        await leader.release()
+        if isinstance(ended, lease.LostError):
+            raise ended
 
 
 async def _served(api: kube.Kube) -> None:
@@ -88,6 +134,7 @@ async def _discover(api: kube.Kube, watch: handlers.Watch) -> None:
 async def _discover_once(api: kube.Kube, watch: handlers.Watch) -> None:
     while True:
         with contextlib.suppress(kube.KubeError):
+            await api.learn_version()
             return await watch.serve(await api.served(kinds.OPTIONAL))
         await asyncio.sleep(CRD_POLL_S)
 
@@ -100,7 +147,7 @@ async def _keep_asking(api: kube.Kube) -> None:
             await api.serves(kinds.INFERENCE_SERVICE)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     settings = options.parse(arguments)
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
@@ -113,8 +160,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ", ".join(settings.namespaces) or "the whole cluster",
         settings.runtime_image or "only from the services",
     )
-    asyncio.run(run(settings))
+    try:
+        asyncio.run(run(settings))
+    except lease.LostError as error:
+        logger.error("%s: this operator ends, and begins anew as one that waits", error)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,7 +12,7 @@ import kopf
 # The type of `kopf.operator`'s argument `insights`, which kopf does not export.
 from kopf._cogs.structs.references import Insights
 
-from octavo_operator import kinds, kube, names, observed, queue, reconcile, service
+from octavo_operator import advice, kinds, kube, names, observed, queue, reconcile, service, watches
 from octavo_operator.kinds import Kind
 
 _MANAGED = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
@@ -23,15 +23,22 @@ _VERBS = frozenset({"list", "watch", "patch"})
 class Watch:
     """The kopf handlers, their settings, and the projections of pods, children and services that they keep."""
 
-    def __init__(self, keys: queue.KeyQueue[service.Key], access: kube.Access) -> None:
+    def __init__(
+        self,
+        keys: queue.KeyQueue[service.Key],
+        access: kube.Access,
+        watched: watches.Watches,
+        watch_timeout_s: float,
+    ) -> None:
         self._keys = keys
         self._access = access
+        self._listener = watched
         self._pods: Mapping[service.Key, Any] = {}
         self._children: Mapping[service.Key, Any] = {}
         self._services: Mapping[service.Key, Any] = {}
         self._served: frozenset[Kind] = frozenset()
         self.registry = kopf.OperatorRegistry()
-        self.settings = _settings()
+        self.settings = _settings(watch_timeout_s)
         self.insights = Insights()
         self._register()
 
@@ -42,6 +49,11 @@ class Watch:
             children_of=lambda key: tuple(self._children.get(key, ())),
             served=lambda: self._served,
         )
+
+    def running(self, key: service.Key) -> advice.Running:
+        """What a change would restart."""
+        pods = [pod for pod in self.watched.pods_of(key) if not pod.ending]
+        return advice.Running(len(pods), min((pod.start_s for pod in pods if pod.start_s is not None), default=None))
 
     def resync(self) -> None:
         """Looks at every known service again, for what an event should have told and did not."""
@@ -59,6 +71,8 @@ class Watch:
                 resources.update(map(_resource, come))
                 resources.difference_update(map(_resource, gone))
             self.insights.revised.notify_all()
+        for kind in gone:
+            self._listener.forget(kind)
         self.resync()
 
     def _register(self) -> None:
@@ -72,10 +86,11 @@ class Watch:
         for kind in _CHILDREN:
             kopf.index(kind.group, kind.version, kind.plural, id="children", registry=self.registry)(_child)
 
-    async def _login(self, **_: Any) -> kopf.ConnectionInfo:
+    async def _login(self, **_: Any) -> kopf.AiohttpSession:
+        """Called at the start, and whenever the API server takes the credentials no more: they are read anew."""
         settings = await kube.configuration(self._access)
         scheme, _, token = settings.api_key.get("BearerToken", "").partition(" ")
-        return kopf.ConnectionInfo(
+        credentials = kopf.ConnectionInfo(
             server=settings.host,
             ca_path=settings.ssl_ca_cert,
             insecure=not settings.verify_ssl,
@@ -84,6 +99,8 @@ class Watch:
             scheme=scheme.capitalize() or None,
             token=token or None,
         )
+        session = self._listener.session(credentials.as_ssl_context(), credentials.as_http_headers())
+        return kopf.AiohttpSession(server=settings.host, aiohttp_session=session)
 
     async def _keep_indices(self, **indices: Any) -> None:
         # kopf fills them before the first event is handled, and keeps them current.
@@ -108,12 +125,15 @@ def _resource(kind: Kind) -> kopf.Resource:
     )
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(watch_timeout_s: float) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
     settings.watching.chunk_size = 500
+    settings.watching.inactivity_timeout = watch_timeout_s
+    # A connection that is accepted and never answered would be waited for as long as kopf lives.
+    settings.watching.connect_timeout = watch_timeout_s
     for kind in (*_CHILDREN, kinds.POD):
         settings.watching.label_selectors[kind.group, kind.version, kind.plural] = _MANAGED
     return settings

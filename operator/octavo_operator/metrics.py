@@ -42,7 +42,7 @@ class _Readings(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         depth = GaugeMetricFamily("octavo_operator_queue_depth", "InferenceServices that wait for a worker.")
-        depth.add_metric([], len(self._keys))
+        depth.add_metric([], len(self._keys) if self._leads() else 0)
         leader = GaugeMetricFamily("octavo_operator_leader", "1 in the one process that works the queue and writes.")
         leader.add_metric([], self._leads())
         yield depth

@@ -1,6 +1,7 @@
 """What was seen of a service's children, as small values. Pure: from API objects, without I/O."""
 
 import dataclasses
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,8 +16,9 @@ class PodView:
     `running`: the runtime's container runs, so that its `/state` can be read at `ip`; `started`: it has answered a probe;
     `failed`: it ended by itself and does not run now; `serving`: it takes requests, once ready (the other pods of a group of
     several nodes never do). `deletion_cost` is the annotation that ReplicaSets read, None where there is none;
-    `cost_is_foreign` where others than the operator own it. What its `/state` says is added by `state.shown`: `phase` is empty
-    where nothing is known, `pressure_level` and `blocks_total` are None.
+    `cost_is_foreign` where others than the operator own it. `start_s` is how many seconds it took to become ready, None where it
+    is not. What its `/state` says is added by `state.shown`: `phase` is empty where nothing is known, `pressure_level` and
+    `blocks_total` are None.
     """
 
     name: str
@@ -34,6 +36,8 @@ class PodView:
     phase: str = ""
     pressure_level: int | None = None
     blocks_total: int | None = None
+    revision: str = ""
+    start_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,14 +63,15 @@ class ChildView:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """`children` holds the live children that belong to the service, as they are after what was written to them; `served` the
-    optional kinds that the API server knows.
+    """`workload` is what makes the pods; `children` holds all live children that belong to the service, as they are after what was
+    written to them; `served` the optional kinds that the API server knows.
     """
 
     deployment: DeploymentView | None = None
     pods: tuple[PodView, ...] = ()
     children: Mapping[Ref, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     served: frozenset[Kind] = frozenset()
+    workload: Mapping[str, Any] | None = None
 
 
 def deployment_view(live: Mapping[str, Any]) -> DeploymentView:
@@ -109,6 +114,8 @@ def pod_view(live: Mapping[str, Any]) -> PodView:
         failed=status.get("phase") == "Failed" or (died and "running" not in state),
         serving=metadata.get("labels", {}).get(names.SERVING_LABEL) == "true",
         deletion_cost=metadata.get("annotations", {}).get(names.DELETION_COST_ANNOTATION),
+        revision=metadata.get("annotations", {}).get(names.REVISION_ANNOTATION, ""),
+        start_s=_start_s(status),
         cost_is_foreign=_cost_is_foreign(metadata.get("managedFields", ())),
     )
 
@@ -125,6 +132,15 @@ def worst_first(pods: tuple[PodView, ...]) -> list[PodView]:
             pod.name,
         ),
     )
+
+
+def _start_s(status: Mapping[str, Any]) -> float | None:
+    """From where the kubelet took the pod up until it was last found to be ready, which is not the first time for every pod."""
+    ready = pod_reason.condition(status, "Ready", "True").get("lastTransitionTime")
+    begun = status.get("startTime")
+    if ready is None or begun is None:
+        return None
+    return (datetime.datetime.fromisoformat(ready) - datetime.datetime.fromisoformat(begun)).total_seconds()
 
 
 def _cost_is_foreign(managers: Any) -> bool:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from octavo_operator import kinds
+
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
@@ -34,9 +36,12 @@ class Watches:
     def heard(self, path: str) -> None:
         self._heard_s[path] = self._clock()
 
-    def forget(self, path: str) -> None:
-        """What is no longer watched, since its kind is not served any more, is silent for good."""
-        self._heard_s.pop(path, None)
+    def forget(self, kind: kinds.Kind) -> None:
+        """A kind that is no longer served is silent for good."""
+        root = f"/apis/{kind.api_version}/" if kind.group else f"/api/{kind.api_version}/"
+        gone = [path for path in self._heard_s if path.startswith(root) and path.endswith(f"/{kind.plural}")]
+        for path in gone:
+            del self._heard_s[path]
 
     def session(self, tls: ssl.SSLContext | bool, headers: Mapping[str, str]) -> aiohttp.ClientSession:
         """A client session whose watches are listened to."""

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from octavo_operator import kinds
 from octavo_operator.watches import Watches
 
 
@@ -50,8 +51,6 @@ def test_a_watch_is_as_old_as_what_came_last() -> None:
                     break
                 assert watches.oldest() == ("/api/v1/pods", 0.0)
                 sent.put_nowait(b"")
-        watches.forget("/api/v1/pods")
-        assert watches.ages_s() == {}
 
     asyncio.run(story())
 
@@ -82,3 +81,12 @@ def test_a_refused_watch_stays_as_old_as_it_was() -> None:
         assert watches.oldest() == ("/nowhere", 60.0)
 
     asyncio.run(story())
+
+
+def test_a_kind_that_is_no_longer_served_is_not_missed() -> None:
+    watches = Watches()
+    kept = ["/api/v1/pods", "/apis/batch/v1/namespaces/jobs/pods", "/apis/keda.sh/v1alpha1/scaledjobs"]
+    for path in (*kept, "/apis/keda.sh/v1alpha1/scaledobjects", "/apis/keda.sh/v1alpha1/namespaces/a/scaledobjects"):
+        watches.heard(path)
+    watches.forget(kinds.SCALED_OBJECT)
+    assert list(watches.ages_s()) == kept
