@@ -27,7 +27,7 @@ _ATOMIC_MAPS = {"nodeSelector", "selector"}
 
 def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
     """Paths at which `live` is not as `desired`, such as `spec.template.spec.containers[name=runtime].image`."""
-    owned = _owned_fields(live)
+    owned = owned_fields(live)
     if owned is None:
         return ["metadata.managedFields"]
     return sorted({*_missing(desired, live, ""), *_stale(owned, desired, "")})
@@ -44,11 +44,11 @@ def port_repairs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[di
 
 
 def last_writer(live: Mapping[str, Any]) -> str:
-    """The manager other than ours that last wrote to `live` (its status aside), or an empty string."""
+    """The manager other than ours that last wrote to `live` (its subresources aside), or an empty string."""
     others = [
         entry
         for entry in live["metadata"].get("managedFields", ())
-        if entry["manager"] != names.FIELD_MANAGER and not entry.get("subresource")
+        if entry["manager"] not in (names.FIELD_MANAGER, names.HANDOVER_MANAGER) and not entry.get("subresource")
     ]
     # RFC 3339 in UTC, whose order is that of text.
     return str(max(others, key=lambda entry: entry.get("time", ""))["manager"]) if others else ""
@@ -71,7 +71,8 @@ def _controller(live: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
-def _owned_fields(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def owned_fields(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the operator's apply owns of `live`, as a fieldsV1 tree; None where it never applied."""
     for entry in live["metadata"].get("managedFields", ()):
         if (entry["manager"], entry["operation"], entry.get("subresource", "")) == (names.FIELD_MANAGER, "Apply", ""):
             fields: Mapping[str, Any] = entry["fieldsV1"]

@@ -9,20 +9,16 @@ from typing import Any
 
 from octavo_operator import kinds
 from octavo_operator.desired import leaderworkerset
-from octavo_operator.kinds import Ref
 from octavo_operator.observed import DeploymentView, PodView, deployment_view
-from octavo_operator.service import Key
 
 Body = Mapping[str, Any]
 
 
-def workload_view(key: Key, children: Mapping[Ref, Body], pods: Sequence[PodView]) -> DeploymentView | None:
-    """Of the service's own `children`; None where none of them makes pods."""
-    if (live := children.get(Ref(kinds.DEPLOYMENT, key.name))) is not None:
-        return deployment_view(live)
-    if (live := children.get(Ref(kinds.LEADER_WORKER_SET, key.name))) is not None:
-        return groups_view(live, pods)
-    return None
+def workload_view(live: Body | None, pods: Sequence[PodView]) -> DeploymentView | None:
+    """`live` is what makes the service's `pods`; None where nothing does."""
+    if live is None:
+        return None
+    return deployment_view(live) if live["kind"] == kinds.DEPLOYMENT.kind else groups_view(live, pods)
 
 
 def groups_view(live: Body, pods: Sequence[PodView]) -> DeploymentView:

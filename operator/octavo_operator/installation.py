@@ -7,9 +7,10 @@ import dataclasses
 class Installation:
     """`runtime_image` is that of services that name none; `namespace` is the operator's own, None where it runs outside the cluster.
 
-    `prometheus_url` is where KEDA asks; None where nobody said.
+    `prometheus_url` is where KEDA asks; None where nobody said. `kubernetes` is the API server's version, zeros before it is known.
     """
 
     runtime_image: str | None = None
     namespace: str | None = None
     prometheus_url: str | None = None
+    kubernetes: tuple[int, int] = (0, 0)

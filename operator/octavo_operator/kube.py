@@ -92,14 +92,15 @@ class Kube:
         self.requests: dict[str, int] = {}
         self.errors: dict[str, int] = {}
         self.answered_at = time.monotonic()
+        self.version = (0, 0)
 
     async def get(self, kind: Kind, key: Key) -> dict[str, Any] | None:
         """The live object, or None where there is none."""
         return await self._request("get", self._resource(kind).path(key.name, key.namespace))
 
-    async def apply(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def apply(self, kind: Kind, body: Mapping[str, Any], manager: str = names.FIELD_MANAGER) -> dict[str, Any]:
         """Server-side apply, taking over what others set. Returns the live object."""
-        return await self._apply(kind, body, subresource="")
+        return await self._apply(kind, body, subresource="", manager=manager)
 
     async def create(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
         """Makes the object; UnavailableError where there is one of its name."""
@@ -132,6 +133,13 @@ class Kube:
         if await self._request("delete", path, body=body) is not None:
             self.writes[kind.kind] = self.writes.get(kind.kind, 0) + 1
 
+    async def learn_version(self) -> None:
+        """Keeps `version` what the API server is now: major and minor."""
+        found = await self._request("get", "/version")
+        if found is not None:
+            # Some providers write a minor such as `34+`.
+            self.version = (int(found["major"]), int(found["minor"].rstrip("+")))
+
     async def serves(self, kind: Kind) -> bool:
         """Whether the API server knows `kind` (asked anew each time)."""
         return bool(await self.served([kind]))
@@ -147,12 +155,15 @@ class Kube:
         found = await self._request("get", f"/{prefix}/{api_version}")
         return {resource["name"] for resource in found["resources"]} if found else set()
 
-    async def _apply(self, kind: Kind, body: Mapping[str, Any], subresource: str) -> dict[str, Any]:
+    async def _apply(
+        self, kind: Kind, body: Mapping[str, Any], subresource: str, manager: str = names.FIELD_MANAGER
+    ) -> dict[str, Any]:
         return await self._patch(
             kind,
             body["metadata"],
             dict(body),
             subresource=subresource,
+            field_manager=manager,
             content_type="application/apply-patch+yaml",
             force_conflicts=True,
         )
@@ -170,7 +181,8 @@ class Kube:
             raise UnavailableError(
                 f"{kind.kind} {metadata['namespace']}/{metadata['name']}: another operator writes now"
             )
-        written = await self._request(method, path, body=body, field_manager=names.FIELD_MANAGER, **arguments)
+        arguments = {"field_manager": names.FIELD_MANAGER, **arguments}
+        written = await self._request(method, path, body=body, **arguments)
         if written is None:
             raise UnavailableError(f"{kind.kind} {metadata['namespace']}/{metadata['name']} or its namespace is gone")
         _count(self.writes, kind.kind)

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from octavo_operator import apply, kinds, kube, observed, plan, reports, service, status
+from octavo_operator import apply, kinds, kube, observed, pins, plan, reports, service, status
 from octavo_operator.desired.children import children
 from octavo_operator.installation import Installation
 from octavo_operator.kinds import Kind, Ref
@@ -42,13 +42,14 @@ class Reconciler:
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._upkeep.contests.forget(key)
             return None
-        found = await self._upkeep.find(key, [Ref(kind, key.name) for kind in kinds.REQUIRED])
+        found = await self._upkeep.find(key, [Ref(service.workload_kind(live), key.name)])
         try:
-            wanted = service.parse(live, self._installation.runtime_image)
+            workload = self._observe(live, found).workload
+            wanted = service.parse(live, pins.pin(live, workload, self._installation.runtime_image))
             await self._check_claim(wanted)
-            step = plan.plan(wanted)
+            step = plan.plan(wanted, workload)
             served = self._watched.served()
-            desired = Desired(children(wanted, step, served, self._installation), served, step.reason)
+            desired = Desired(children(wanted, step, served, self._surroundings()), served, step.reason)
             await self._upkeep.bring_about(wanted, desired, found)
         except errors.SpecError as error:
             await self._stall(live, found, status.Problem(error.reason, str(error)))
@@ -67,6 +68,9 @@ class Reconciler:
             return self._upkeep.contests.look_again_s(key)
         return None
 
+    def _surroundings(self) -> Installation:
+        return dataclasses.replace(self._installation, kubernetes=self._api.version)
+
     async def _check_claim(self, wanted: service.Service) -> None:
         if wanted.model.source.claim is not None:
             name = service.Key(wanted.key.namespace, wanted.model.source.claim)
@@ -76,8 +80,9 @@ class Reconciler:
         """What is there of the service's own; objects of others that are in the way do not count."""
         key, uid = service.Key(live["metadata"]["namespace"], live["metadata"]["name"]), live["metadata"]["uid"]
         ours = {ref: child for ref, child in found.items() if child and apply.controlled_by(child, uid)}
-        workload = ours.get(Ref(kinds.DEPLOYMENT, key.name))
+        workload = ours.get(Ref(service.workload_kind(live), key.name))
         return observed.Observed(
+            workload=workload,
             deployment=observed.deployment_view(workload) if workload else None,
             pods=self._watched.pods_of(key),
             children=ours,

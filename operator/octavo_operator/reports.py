@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from octavo_operator import pins, routing
 from octavo_operator.conditions import Condition
 from octavo_operator.observed import Observed
 from octavo_operator.plan import Plan
@@ -29,7 +30,11 @@ def report(service: Service, plan: Plan, observed: Observed) -> Report:
 
 
 def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condition]:
-    return []
+    found = [
+        routing.condition(service, observed),
+        pins.upgrade_available(service.pin, service.runtime.image),
+    ]
+    return [condition for condition in found if condition is not None]
 
 
 def _fields(service: Service, plan: Plan, observed: Observed) -> dict[str, Any]:

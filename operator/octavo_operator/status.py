@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo_operator.conditions import Condition
-from octavo_operator.desired import labels
+from octavo_operator.desired import labels, pod
 from octavo_operator.desired.service import url
 from octavo_operator.observed import DeploymentView, Observed, PodView, worst_first
 from octavo_operator.plan import Plan
@@ -56,7 +56,7 @@ def serving(
         _VALID,
     ]
     common = _common(service.key, service.generation, observed, conditions, report)
-    return {"runtimeImage": service.runtime.image, **common}
+    return {"revision": pod.revision(service), "runtimeImage": service.runtime.image, **common}
 
 
 def stalled(live: Mapping[str, Any], problem: Problem, observed: Observed, report: Report = NOTHING) -> dict[str, Any]:

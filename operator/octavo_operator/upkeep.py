@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from octavo_operator import apply, contention, kube, names
+from octavo_operator import apply, contention, kube, names, replicas
 from octavo_operator.desired.children import Child
 from octavo_operator.kinds import Kind, Ref
 from octavo_operator.observed import ChildView
@@ -87,6 +87,8 @@ class Upkeep:
 
     async def _apply(self, child: Child, live: Body | None) -> dict[str, Any]:
         """Applies `child`; where what others did to the ports of `live` makes that invalid, clears it away first."""
+        if child.handover is not None:
+            await self._hand_over(child, live, child.handover)
         try:
             return await self._api.apply(child.ref.kind, child.body)
         except kube.RejectedError as error:
@@ -95,6 +97,13 @@ class Upkeep:
             logger.info("putting back ports of %s: %s", child.ref, error)
         await self._api.patch(child.ref.kind, live, repairs)
         return await self._api.apply(child.ref.kind, child.body)
+
+    async def _hand_over(self, child: Child, live: Body | None, number: int) -> None:
+        """Makes it so that the workload keeps `number` pods once ours does not say so any more."""
+        if live is None:
+            live = await self._api.apply(child.ref.kind, replicas.with_number(child.body, number))
+        if replicas.owns_number(live):
+            await self._api.apply(child.ref.kind, replicas.only_number(child.body, number), names.HANDOVER_MANAGER)
 
 
 def _refuse_foreign(ref: Ref, live: Body | None, wanted: Service) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from octavo_operator import service
+from octavo_operator import pins, service
 
 IMAGE = "registry.example/octavo-runtime:1"
 UID = "5f0c8a52-3f0e-4a3c-9d5b-6a0c1c5f9c11"
@@ -24,4 +24,4 @@ def body(**spec: Any) -> dict[str, Any]:
 
 
 def parsed(**spec: Any) -> service.Service:
-    return service.parse(body(**spec), IMAGE)
+    return service.parse(body(**spec), pins.newest(IMAGE))

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from octavo_operator import pins
 from octavo_operator.service import Key, check_claim, parse
 from octavo_operator.spec.errors import SpecError
 from octavo_operator.spec.model import Source
@@ -46,7 +47,7 @@ def test_refuses_with_the_field_and_a_reason(spec: dict[str, Any], reason: str, 
 
 def test_refuses_where_no_image_is_known() -> None:
     with pytest.raises(SpecError, match=r"set spec\.runtime\.image") as refused:
-        parse(body(), default_image=None)
+        parse(body(), pins.newest(None))
     assert refused.value.reason == "NoRuntimeImage"
 
 
@@ -84,6 +85,8 @@ def test_a_claim_that_pods_can_share_is_fine(replicas: int, found: dict[str, Any
 
 
 def test_several_pods_of_a_claim_that_one_node_mounts_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"weights .* is ReadWriteOnce.* set spec\.replicas or spec\.autoscaling\.maxReplicas to 1") as refused:
+    with pytest.raises(
+        SpecError, match=r"weights .* is ReadWriteOnce.* set spec\.replicas or spec\.autoscaling\.maxReplicas to 1"
+    ) as refused:
         check_claim(parsed(model=CLAIMED, replicas=2), claim("ReadWriteOnce"))
     assert refused.value.reason == "ClaimNotShared"

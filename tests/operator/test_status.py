@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from octavo_operator import status
+from octavo_operator.desired import pod
 from octavo_operator.observed import DeploymentView, Observed, PodView
 from octavo_operator.plan import plan
 from tests.operator.samples import IMAGE, body, parsed
@@ -157,6 +158,7 @@ def test_holds_counts_address_selector_image_and_generation() -> None:
         "readyReplicas": 2,
         "selector": "serving.octavo.dev/service=chat",
         "url": "http://chat.demo.svc",
+        "revision": pod.revision(parsed()),
         "runtimeImage": IMAGE,
     }
     assert {condition["observedGeneration"] for condition in found["conditions"]} == {3}

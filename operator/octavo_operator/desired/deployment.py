@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from octavo_operator import names
-from octavo_operator.desired import labels, pod_v1
+from octavo_operator.desired import labels, pod
 from octavo_operator.plan import Plan
 from octavo_operator.service import Service
 
@@ -12,19 +11,17 @@ NO_DEADLINE_S = 2**31 - 1
 
 
 def deployment(service: Service, plan: Plan) -> dict[str, Any]:
-    metadata = labels.child_metadata(service, labels.SERVER)
-    metadata["annotations"] = {names.RENDERER_ANNOTATION: pod_v1.RENDERER}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata,
+        "metadata": labels.workload_metadata(service),
         "spec": {
             "replicas": plan.replicas,
             "progressDeadlineSeconds": NO_DEADLINE_S,
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": labels.pod_selector(service.key)},
             "strategy": _strategy(plan),
-            "template": pod_v1.template(service),
+            "template": pod.template(service),
         },
     }
 

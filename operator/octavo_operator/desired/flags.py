@@ -13,6 +13,8 @@ def serve_args(service: Service) -> list[str]:
         "device": _DEVICES[service.device],
         "dtype": service.model.dtype,
         "tensor-parallel-size": service.parallelism.tensor,
+        # The LeaderWorkerSet tells each pod its number and its leader in the environment.
+        "nodes": service.parallelism.nodes if service.parallelism.nodes > 1 else None,
         "block-size": service.runtime.block_size,
         "max-num-seqs": service.runtime.max_num_seqs,
         "max-num-batched-tokens": service.runtime.max_num_batched_tokens,

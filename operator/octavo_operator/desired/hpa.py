@@ -12,6 +12,8 @@ from octavo_operator.spec.autoscaling import Autoscaling, Metric
 
 # The default, a tenth, would not act on a mean of 77 % where 70 % is the target, nor ever where the target is 95 %.
 TOLERANCE = "20m"
+# The version of Kubernetes from which on the field is served unless its feature gate is off.
+TOLERANCE_SINCE = (1, 35)
 
 
 def autoscaler(service: Service, autoscaling: Autoscaling, workload: Kind, *, tolerance_served: bool) -> dict[str, Any]:

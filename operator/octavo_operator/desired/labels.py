@@ -32,6 +32,13 @@ def serving_selector(key: Key) -> dict[str, str]:
     return {**pod_selector(key), names.SERVING_LABEL: "true"}
 
 
+def workload_metadata(service: Service) -> dict[str, Any]:
+    """Metadata of the object that makes the pods; it remembers what they are made with."""
+    image = {} if service.pin.image is None else {names.DEFAULT_IMAGE_ANNOTATION: service.pin.image}
+    annotations = {names.RENDERER_ANNOTATION: service.pin.renderer, **image}
+    return {**child_metadata(service, SERVER), "annotations": annotations}
+
+
 def child_name(key: Key, component: str) -> str:
     """The workload and the Service are called as their service, the rest `<service>-<component>`."""
     return key.name if component == SERVER else f"{key.name}-{component}"

@@ -8,10 +8,9 @@ from typing import Any
 
 from octavo_operator import names
 from octavo_operator.desired import labels
+from octavo_operator.desired.disruption import spread_constraints
 from octavo_operator.desired.flags import drain_command, serve_args
 from octavo_operator.service import Service
-
-RENDERER = "v1"
 
 
 def template(service: Service) -> dict[str, Any]:
@@ -32,6 +31,8 @@ def template(service: Service) -> dict[str, Any]:
         spec["nodeSelector"] = dict(service.gpu.node_selector)
     if service.device == "gpu" and service.gpu.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in service.gpu.tolerations]
+    if spread := spread_constraints(service):
+        spec["topologySpreadConstraints"] = spread
     return {"metadata": {"labels": labels.pod_labels(service)}, "spec": spec}
 
 
@@ -84,7 +85,7 @@ def _resources(service: Service) -> dict[str, Any]:
     if service.resources.memory:
         requests["memory"] = limits["memory"] = service.resources.memory
     if service.device == "gpu":
-        requests[service.gpu.resource] = limits[service.gpu.resource] = str(service.parallelism.tensor)
+        requests[service.gpu.resource] = limits[service.gpu.resource] = str(service.parallelism.devices_per_pod)
     return {name: amounts for name, amounts in (("requests", requests), ("limits", limits)) if amounts}
 
 

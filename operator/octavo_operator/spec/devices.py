@@ -11,9 +11,14 @@ Device = Literal["gpu", "cpu"]
 
 @dataclasses.dataclass(frozen=True)
 class Parallelism:
-    """`tensor` devices share one copy of the model."""
+    """`tensor` devices on `nodes` nodes share one copy of the model; each node has one pod of it."""
 
     tensor: int = 1
+    nodes: int = 1
+
+    @property
+    def devices_per_pod(self) -> int:
+        return self.tensor // self.nodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Resources:
 
 
 def parse_parallelism(spec: Mapping[str, Any]) -> Parallelism:
-    return Parallelism(tensor=spec.get("tensor", 1))
+    return Parallelism(tensor=spec.get("tensor", 1), nodes=spec.get("nodes", 1))
 
 
 def parse_gpu(spec: Mapping[str, Any]) -> Gpu:
