@@ -1,13 +1,19 @@
-"""Amounts for people."""
+"""Amounts of memory and tokens, for people and from them."""
 
-_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+import re
+from fractions import Fraction
+
+from octavo_sizing.errors import SizingError
+
+_SHOWN = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_SUFFIXES = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def bytes_text(amount: int) -> str:
     """`14.96 GiB`, `128 KiB`; whole numbers without decimals."""
     if amount < 0:
         return f"−{bytes_text(-amount)}"
-    for unit, size in _UNITS:
+    for unit, size in _SHOWN:
         if amount >= size:
             return f"{amount / size:.2f}".rstrip("0").rstrip(".") + f" {unit}"
     return f"{amount} bytes"
@@ -15,3 +21,13 @@ def bytes_text(amount: int) -> str:
 
 def tokens_text(amount: int) -> str:
     return f"{amount:,} tokens"
+
+
+def parse_bytes(text: str) -> int:
+    """`512Mi`, `2Gi`, `2GiB`, `1.5G`, `1000000` as bytes; a B behind a suffix is allowed. Raises SizingError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]i|[kMGT])?B?", text.strip())
+    if not match:
+        raise SizingError(
+            f"'{text}' is not an amount of memory: write bytes or a number with Ki, Mi, Gi or Ti, such as 2Gi"
+        )
+    return int(Fraction(match[1]) * _SUFFIXES[match[2] or ""])
