@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from octavo_operator import apply, kinds, kube, observed, pins, plan, reports, service, status
+from octavo_operator import apply, groups, kinds, kube, observed, pins, plan, reports, service, status
 from octavo_operator.desired.children import children
 from octavo_operator.installation import Installation
 from octavo_operator.kinds import Kind, Ref
@@ -81,10 +81,11 @@ class Reconciler:
         key, uid = service.Key(live["metadata"]["namespace"], live["metadata"]["name"]), live["metadata"]["uid"]
         ours = {ref: child for ref, child in found.items() if child and apply.controlled_by(child, uid)}
         workload = ours.get(Ref(service.workload_kind(live), key.name))
+        pods = self._watched.pods_of(key)
         return observed.Observed(
             workload=workload,
-            deployment=observed.deployment_view(workload) if workload else None,
-            pods=self._watched.pods_of(key),
+            deployment=groups.workload_view(workload, pods),
+            pods=pods,
             children=ours,
             served=self._watched.served(),
         )

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from octavo_operator import groups
 from octavo_operator.conditions import Condition
 from octavo_operator.desired import labels, pod
 from octavo_operator.desired.service import url
@@ -89,15 +90,15 @@ def measure(service: Service, plan: Plan, observed: Observed) -> Progress:
     """How far the rollout is, and what it waits for."""
     deployment = observed.deployment
     if deployment is None:
-        return Progress(False, "Replacing", "waiting for an earlier Deployment of this name to be gone")
+        return _without_workload(service, observed)
     if not deployment.settled:
         return Progress(False, "Applying", "waiting for the Deployment's controller to act on the new spec")
-    wanted = plan.replicas
+    wanted, unit = plan.replicas, groups.unit(service)
     if deployment.failure:
         return Progress(False, "PodsRefused", f"pods cannot be made: {deployment.failure}")
     if deployment.replicas == deployment.updated == deployment.ready == wanted:
         return _arrived(service, wanted, observed.pods)
-    reason, message = _under_way(deployment, wanted)
+    reason, message = _under_way(deployment, wanted, unit)
     return Progress(False, reason, message + _first_obstacle(observed.pods))
 
 
@@ -111,19 +112,25 @@ def merged(live: Mapping[str, Any], desired: dict[str, Any], now: str) -> dict[s
     return None if desired == live else desired
 
 
-def _under_way(deployment: DeploymentView, wanted: int) -> tuple[str, str]:
+def _without_workload(service: Service, observed: Observed) -> Progress:
+    if (lacking := groups.lacking(service, observed.served)) is not None:
+        return Progress(False, *lacking)
+    return Progress(False, "Replacing", f"waiting for an earlier {service.workload_kind.kind} of this name to be gone")
+
+
+def _under_way(deployment: DeploymentView, wanted: int, unit: str) -> tuple[str, str]:
     """Reason and message of a rollout that is not there yet."""
     if deployment.updated < wanted:
-        return "RollingOut", f"{_pods_text(wanted)} wanted, {deployment.updated} of the current spec"
+        return "RollingOut", f"{_count(wanted, unit)} wanted, {deployment.updated} of the current spec"
     if deployment.updated == wanted < deployment.replicas and deployment.ready < deployment.replicas:
         return (
             "PodsNotReady",
-            "the pods of the current spec are not all ready; those of the earlier one stay until they are",
+            f"the {unit}s of the current spec are not all ready; those of the earlier one stay until they are",
         )
     if deployment.replicas > wanted:
         left = deployment.replicas - wanted
-        return "Draining", f"{_pods_text(left)} still to be stopped"
-    return "PodsNotReady", f"{_pods_text(wanted)} wanted, {deployment.ready} ready"
+        return "Draining", f"{_count(left, unit)} still to be stopped"
+    return "PodsNotReady", f"{_count(wanted, unit)} wanted, {deployment.ready} ready"
 
 
 def _arrived(service: Service, wanted: int, pods: tuple[PodView, ...]) -> Progress:
@@ -136,17 +143,18 @@ def _arrived(service: Service, wanted: int, pods: tuple[PodView, ...]) -> Progre
         return Progress(True, "Suspended", "spec.suspend is true: no pods run")
     if wanted == 0:
         return Progress(True, "ScaledToZero", "spec.replicas is 0: no pods run")
-    return Progress(True, "AllReady", f"all {wanted} pods are ready" if wanted > 1 else "the pod is ready")
+    unit = groups.unit(service)
+    return Progress(True, "AllReady", f"all {wanted} {unit}s are ready" if wanted > 1 else f"the {unit} is ready")
 
 
-def _pods_text(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+def _count(count: int, unit: str) -> str:
+    return f"1 {unit}" if count == 1 else f"{count} {unit}s"
 
 
 def _first_obstacle(pods: tuple[PodView, ...]) -> str:
-    for pod in worst_first(pods):
-        if not pod.ready:
-            return f"; {pod.name}: {pod.reason}"
+    for found in worst_first(pods):
+        if not found.ready:
+            return f"; {found.name}: {found.reason}"
     return ""
 
 
@@ -165,7 +173,7 @@ def _common(
 ) -> dict[str, Any]:
     return {
         **_counts(observed),
-        "selector": ",".join(f"{label}={value}" for label, value in labels.pod_selector(key).items()),
+        "selector": ",".join(f"{label}={value}" for label, value in labels.serving_selector(key).items()),
         "url": url(key),
         **_pods(observed.pods),
         **report.fields,

@@ -45,7 +45,7 @@ def test_makes_children_that_belong_to_the_service_and_says_where_it_answers(sto
     status = parent["status"]
     assert status["observedGeneration"] == parent["metadata"]["generation"]
     assert status["url"] == f"http://stopped.{stopped.namespace}.svc"
-    assert status["selector"] == "serving.octavo.dev/service=stopped"
+    assert status["selector"] == "serving.octavo.dev/service=stopped,serving.octavo.dev/serving=true"
     assert (status["replicas"], status["readyReplicas"]) == (0, 0)
 
 
@@ -167,7 +167,7 @@ def test_scaling_reaches_the_deployment_and_the_selector_is_there_for_autoscaler
     wait_for_condition(stopped, "stopped", "Ready", "True", says="ScaledToZero")
     scale = json.loads(stopped.run("get", "oisvc/stopped", "--subresource=scale", "--output=json"))
     assert scale["spec"].get("replicas", 0) == 0
-    assert scale["status"]["selector"] == "serving.octavo.dev/service=stopped"
+    assert scale["status"]["selector"] == "serving.octavo.dev/service=stopped,serving.octavo.dev/serving=true"
 
 
 def test_a_restarted_operator_writes_nothing(octavo: Kubectl, namespace: Kubectl) -> None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from octavo_operator import kinds
 from octavo_operator.desired import pod_v1
 from octavo_operator.desired.leaderworkerset import leader_worker_set, revision_of, worker_template
 from octavo_operator.groups import groups_view
-from octavo_operator.observed import DeploymentView, PodView, pod_view
+from octavo_operator.observed import DeploymentView, Observed, PodView, pod_view
 from octavo_operator.plan import Plan, plan
+from octavo_operator.status import measure
 from tests.operator.golden import CHILD_LABELS, OWNER, WHOLE
 from tests.operator.samples import parsed
 
@@ -139,3 +141,21 @@ def test_a_pod_tells_its_revision() -> None:
     leader, _ = templates()
     live = {"metadata": {"name": "chat-0", **leader["metadata"]}, "status": {}}
     assert pod_view(live).revision == revision_of(made())
+
+
+def test_without_the_api_it_says_what_to_install() -> None:
+    service = parsed(parallelism=PARALLELISM)
+    found = measure(service, plan(service), Observed())
+    assert (found.done, found.reason) == (False, "LeaderWorkerSetNotServed")
+    assert "spec.parallelism.nodes is 3" in found.message
+    assert "install the LeaderWorkerSet controller" in found.message
+    waiting = measure(service, plan(service), Observed(served=frozenset({kinds.LEADER_WORKER_SET})))
+    assert waiting.reason == "Replacing"
+
+
+def test_replicas_are_spoken_of_as_groups() -> None:
+    service = parsed(parallelism=PARALLELISM, replicas=2)
+    both = Observed(DeploymentView(True, 2, 2, 2), (pod("chat-0"), pod("chat-1")))
+    assert measure(service, plan(service), both).message == "all 2 groups are ready"
+    one = Observed(DeploymentView(True, 2, 1, 1), (pod("chat-0"), pod("chat-1", ready=False, old=True)))
+    assert measure(service, plan(service), one).message.startswith("2 groups wanted, 1 of the current spec")

@@ -156,7 +156,7 @@ def test_holds_counts_address_selector_image_and_generation() -> None:
         "replicas": 2,
         "updatedReplicas": 1,
         "readyReplicas": 2,
-        "selector": "serving.octavo.dev/service=chat",
+        "selector": "serving.octavo.dev/service=chat,serving.octavo.dev/serving=true",
         "url": "http://chat.demo.svc",
         "revision": pod.revision(parsed()),
         "runtimeImage": IMAGE,

@@ -61,8 +61,8 @@ def worker_template(leader: dict[str, Any]) -> dict[str, Any]:
 
 def revision_of(workload: Mapping[str, Any]) -> str:
     """The revision that pods of `workload` (desired or live) are marked with."""
-    leader = workload["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
-    return str(leader["metadata"]["annotations"][names.REVISION_ANNOTATION])
+    leader = workload["spec"]["leaderWorkerTemplate"].get("leaderTemplate", {})
+    return str(leader.get("metadata", {}).get("annotations", {}).get(names.REVISION_ANNOTATION, ""))
 
 
 def _marked(template: dict[str, Any], revision: str) -> dict[str, Any]:
