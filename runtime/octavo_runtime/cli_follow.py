@@ -28,7 +28,7 @@ from octavo_runtime.engine.ranks.verdict import last_step
 from octavo_runtime.engine.ranks.wire import tell_end
 from octavo_runtime.engine.ranks.words import Words
 from octavo_runtime.server.health_server import HealthServer
-from octavo_runtime.server.probes import ProbeAnswer
+from octavo_runtime.server.probe_answer import ProbeAnswer
 
 log = logging.getLogger("octavo")
 
@@ -37,18 +37,15 @@ _PAUSE_S = 1.0  # before ranks are started again
 _SILENT_AFTER_S = 15.0  # a rank's own thread tells every second that it lives
 
 
-def follow(config: ServeConfig, placed: Placement) -> int:
-    """Until a signal, or until a rank says that it cannot start; the exit code. Raises ConfigError."""
+def follow(config: ServeConfig, placed: Placement, health: HealthServer | None = None) -> int:
+    """Until a signal, or until a rank says that it cannot start; the exit code. Raises ConfigError.
+
+    `health`: the port where it is open already.
+    """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    try:
-        health = HealthServer(config.host, config.health_port, FollowerProbes(placed))
-    except OSError as error:
-        raise ConfigError(
-            f"--health-port {config.health_port}: {error.strerror}; give another --health-port"
-        ) from error
-    health.start()
+    health = _health(config, FollowerProbes(placed), health)
     ranks = f"ranks {placed.ranks_here.start} to {placed.ranks_here.stop - 1}"
     log.info("node %d of %d: %s of %d, led by %s", placed.node, placed.nodes, ranks, placed.size, placed.leader)
     try:
@@ -63,6 +60,20 @@ def follow(config: ServeConfig, placed: Placement) -> int:
     finally:
         health.stop()
     return 0
+
+
+def _health(config: ServeConfig, probes: "FollowerProbes", opened: HealthServer | None) -> HealthServer:
+    if opened is not None:
+        opened.probes = probes
+        return opened
+    try:
+        health = HealthServer(config.host, config.health_port, probes)
+    except OSError as error:
+        raise ConfigError(
+            f"--health-port {config.health_port}: {error.strerror}; give another --health-port"
+        ) from error
+    health.start()
+    return health
 
 
 def _run_ranks(config: ServeConfig, placed: Placement, stop: threading.Event) -> tuple[str | None, bool]:

@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlparse
+
+from octavo_runtime.source.reference import SourceError, check_source, hub_reference, local_path
+from octavo_sizing.setup import DEFAULT_GPU_MEMORY_PERCENT
 
 T = TypeVar("T")
 
@@ -21,7 +23,6 @@ LONG_PROMPT_TOKENS = 8192  # while most prompts are longer, the automatic max_nu
 KV_CACHE_DTYPES = ("auto", "bfloat16", "int8", "fp8")
 NO_CACHE = "none"  # of --weights-cache
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
-_MODEL_FORMS = "give the path of a GGUF file or a model folder, as a path or file:///path"
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -106,7 +107,17 @@ class ServeConfig:
     """The configuration of one runtime. Values named `auto` or None are settled by the engine, which reports them in `/state`."""
 
     model: str
+    fetched: str | None = None  # no flag: where the files of a hub's model lie on this machine, once they do
+    revision: str | None = None  # no flag: the commit that those are
     served_model_name: str | None = option(None, "name that clients give as `model` (default: the file or folder name)")
+    model_cache: str | None = option(
+        None,
+        "folder that models of hf:// are downloaded into and found again, whoever shares it (default: octavo/models in the user's "
+        "cache folder)",
+    )
+    hub_token_file: str | None = option(
+        None, "file with the token for models of hf:// that need one (default: what HF_TOKEN holds)"
+    )
     host: str = option("0.0.0.0", "address that the API and the health port listen on")
     port: int = option(8000, "port of the API", parse_port)
     health_port: int = option(8001, "port of health, state and metrics, which no request can block", parse_port)
@@ -157,6 +168,11 @@ class ServeConfig:
         "memory for KV pages, such as 2Gi: of each GPU, or of all CPU ranks of a node together (default: what the machine or "
         "cgroup leaves, at most 2Gi on a CPU)",
         parse_bytes,
+    )
+    gpu_memory_percent: int = option(
+        DEFAULT_GPU_MEMORY_PERCENT,
+        "most of a GPU's memory, in percent, that weights, workspace and KV pages take together",
+        parse_percent,
     )
     max_model_len: int | None = option(
         None, "longest prompt and output together, in tokens (default: the model's)", parse_positive
@@ -259,8 +275,17 @@ class ServeConfig:
         None, "file with the secret that keys tenants' and clients' cache salts (default: a random one at each start)"
     )
 
+    api_key_file: str | None = option(
+        None,
+        "file with the keys that clients must give as `Authorization: Bearer`, one a line, read again when it changes; health and "
+        "metrics need none (default: nobody needs one)",
+    )
+
     def __post_init__(self) -> None:
-        _check_model(self.model)
+        try:
+            check_source(self.model)
+        except SourceError as error:
+            raise ConfigError(str(error)) from error
         if self.served_model_name is not None and not self.served_model_name.strip():
             raise ConfigError("--served-model-name is empty: give a name or leave it out")
         if self.max_model_len is not None and self.max_model_len < 2:
@@ -298,8 +323,12 @@ class ServeConfig:
 
     @property
     def model_path(self) -> Path:
-        """The model's file or folder; `file:///…` and plain paths."""
-        return Path(unquote(urlparse(self.model).path)) if self.model.startswith("file://") else Path(self.model)
+        """The model's file or folder. Raises ConfigError for a hub's model that was not fetched, as only `octavo serve` does."""
+        if self.fetched is None and hub_reference(self.model) is not None:
+            raise ConfigError(
+                f"the model {self.model} is not on this machine: give the path of a GGUF file or a model folder"
+            )
+        return Path(self.fetched) if self.fetched is not None else local_path(self.model)
 
     @property
     def weights_folder(self) -> Path | None:
@@ -309,27 +338,13 @@ class ServeConfig:
     @property
     def model_name(self) -> str:
         """The name that clients use."""
-        return self.served_model_name or self.model_path.name.removesuffix(".gguf") or self.model
-
-
-def _check_model(model: str) -> None:
-    """Only what lies on this machine: other schemes would be read as strange paths."""
-    if not model:
-        raise ConfigError(f"the model is empty: {_MODEL_FORMS}")
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", model)
-    if scheme is None:
-        return
-    if scheme[1] != "file":
-        raise ConfigError(f"the model {model}: {scheme[1]}:// is not supported: {_MODEL_FORMS}")
-    url = urlparse(model)
-    if url.netloc:
-        raise ConfigError(f"the model {model} names the host '{url.netloc}': {_MODEL_FORMS}")
-    if not url.path:
-        raise ConfigError(f"the model {model} has no path: {_MODEL_FORMS}")
+        reference = hub_reference(self.model)
+        named = reference.name if reference is not None else self.model_path.name.removesuffix(".gguf")
+        return self.served_model_name or named or self.model
 
 
 def flags() -> list[dataclasses.Field[Any]]:
-    """The fields that are flags, in the order of the table (all but `model`, which is the argument)."""
+    """The fields that are flags, in the order of the table (`model` is the argument; what was fetched is none)."""
     return [field for field in dataclasses.fields(ServeConfig) if "help" in field.metadata]
 
 

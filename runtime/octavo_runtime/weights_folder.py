@@ -1,4 +1,7 @@
-"""Where packed weights are kept when nobody says where: in a user's own cache folder, never in what may be memory."""
+"""Where packed weights and a hub's models are kept when nobody says where.
+
+Both in a user's own cache folder; weights, which can be packed again, never in what may be memory.
+"""
 
 import os
 from collections.abc import Mapping
@@ -20,6 +23,14 @@ def settled_folder(asked: str | None, environment: Mapping[str, str]) -> str:
     if _in_container(environment) or not _lasts(Path(home)) or not base.is_absolute() or _passes(base):
         return NO_CACHE
     return str(base / "octavo" / "weights")
+
+
+def models_folder(asked: str | None, environment: Mapping[str, str]) -> Path:
+    """`--model-cache` as it was given, else `octavo/models` in the user's cache folder."""
+    if asked is not None:
+        return Path(asked)
+    base = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "/tmp", ".cache"))
+    return base / "octavo" / "models"
 
 
 def _in_container(environment: Mapping[str, str]) -> bool:

@@ -105,7 +105,7 @@ def test_a_step_with_fewer_tokens_than_sequences_is_refused_by_both_flags() -> N
     ("model", "text"),
     [
         pytest.param("", "the model is empty", id="empty"),
-        pytest.param("hf://x/y", "hf:// is not supported", id="other scheme"),
+        pytest.param("s3://x/y", "s3:// is not supported", id="other scheme"),
         pytest.param("https://host/x", "https:// is not supported", id="web"),
         pytest.param("file://host/x", "names the host 'host'", id="another host"),
         pytest.param("file://", "has no path", id="no path"),
@@ -114,7 +114,15 @@ def test_a_step_with_fewer_tokens_than_sequences_is_refused_by_both_flags() -> N
 def test_a_model_of_another_form_is_refused_with_the_forms_that_are_taken(model: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         ServeConfig(model)
-    assert str(caught.value).endswith("give the path of a GGUF file or a model folder, as a path or file:///path")
+    assert "give a GGUF file or a model folder as a path or file:///path, or hf://org/repo" in str(caught.value)
+
+
+def test_a_hubs_model_is_named_by_its_repository_and_lies_where_it_was_fetched() -> None:
+    config = ServeConfig("hf://org/name@v1")
+    assert config.model_name == "name"
+    with pytest.raises(ConfigError, match="hf://org/name@v1 is not on this machine"):
+        assert config.model_path
+    assert ServeConfig("hf://org/name", fetched="/cache/x").model_path == Path("/cache/x")
 
 
 @pytest.mark.parametrize("name", ["", " "])
@@ -149,8 +157,8 @@ def test_where_the_model_lies_and_what_clients_call_it(
     assert config.model_name == name
 
 
-def test_every_field_but_the_model_is_a_flag_with_a_text() -> None:
-    assert {field.name for field in flags()} == set(vars(ServeConfig("m"))) - {"model"}
+def test_every_field_but_the_model_and_where_it_lies_is_a_flag_with_a_text() -> None:
+    assert {field.name for field in flags()} == set(vars(ServeConfig("m"))) - {"model", "fetched", "revision"}
     assert all(len(field.metadata["help"]) > 10 for field in flags())
 
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 import octavo_runtime
 from octavo_runtime.server import probes
 from octavo_runtime.server.answer import Answer
+from octavo_runtime.server.api_keys import KeyGate
 from octavo_runtime.server.chat import chat_job
 from octavo_runtime.server.completions import completion_job
 from octavo_runtime.server.errors import (
@@ -24,6 +25,7 @@ from octavo_runtime.server.errors import (
     from_validation,
 )
 from octavo_runtime.server.options import check_ids
+from octavo_runtime.server.probe_answer import PATHS
 from octavo_runtime.server.prompt import chat_text
 from octavo_runtime.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, Options, TokenizeRequest
 from octavo_runtime.server.service import NOT_READY_RETRY_AFTER_S, Service, off_loop
@@ -46,6 +48,8 @@ def build_app(service: Service, probe: probes.Probes) -> FastAPI:
     _add_information(app, service)
     _add_probes(app, probe)
     _add_head(app)
+    if service.keys is not None:
+        app.add_middleware(KeyGate, keys=service.keys)
     return app
 
 
@@ -110,7 +114,7 @@ def _add_probes(app: FastAPI, probe: probes.Probes) -> None:
         assert answer is not None, request.url.path
         return Response(answer.body, answer.status, media_type=answer.content_type)
 
-    for path in probes.PATHS:
+    for path in PATHS:
         app.add_api_route(path, answer_probe, methods=["GET"], include_in_schema=False)
 
 

@@ -2,6 +2,7 @@
 
 ApiError
 ├── BadRequestError    400  change the request (`param` names the field)
+├── UnauthorizedError  401  give a key
 ├── NotFoundError      404  ask for something else
 ├── UnavailableError   503  the same again after `retry_after_s`, here or at another replica
 ├── DeadlineError      504  the same again with more time, or later
@@ -46,6 +47,21 @@ class ApiError(Exception):
 class BadRequestError(ApiError):
     status = 400
     type = "invalid_request_error"
+
+
+class UnauthorizedError(ApiError):
+    """The connection is left: a body that was sent with the request has not been read."""
+
+    status = 401
+    type = "invalid_request_error"
+
+    def __init__(self, given: bool) -> None:
+        what = "the API key is not one of this server's" if given else "an API key is missing"
+        super().__init__(f"{what}: send the header 'Authorization: Bearer <key>'", code="invalid_api_key")
+        self.close = True
+
+    def headers(self) -> dict[str, str]:
+        return super().headers() | {"www-authenticate": "Bearer"}
 
 
 class NotFoundError(ApiError):

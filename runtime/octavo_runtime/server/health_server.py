@@ -5,9 +5,10 @@ import logging
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
-from octavo_runtime.server.probes import PATHS, ProbeAnswer
+from octavo_runtime.server.probe_answer import PATHS, ProbeAnswer
 
 log = logging.getLogger(__name__)
 
@@ -22,9 +23,10 @@ class HealthServer:
     """Serves `PATHS` until `stop`."""
 
     def __init__(self, host: str, port: int, probes: Answering) -> None:
-        """Binds at once; raises OSError where the port is taken."""
+        """Binds at once; raises OSError where the port is taken. `probes` may be replaced at any time."""
+        self.probes = probes
         server = _ThreadingServer6 if ":" in host else _ThreadingServer
-        self._server = server((host, port), _handler_of(probes))
+        self._server = server((host, port), _handler_of(lambda path: self.probes.answer(path)))
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
 
     def start(self) -> None:
@@ -53,7 +55,7 @@ def _text(status: int, text: str) -> ProbeAnswer:
     return ProbeAnswer(status, "text/plain; charset=utf-8", text.encode() + b"\n")
 
 
-def _handler_of(probes: Answering) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler_of(answer: Callable[[str], ProbeAnswer | None]) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         error_message_format = "%(code)d %(message)s\n"  # for what the library refuses itself, instead of HTML
@@ -61,7 +63,7 @@ def _handler_of(probes: Answering) -> type[http.server.BaseHTTPRequestHandler]:
         timeout = 30.0  # a connection that sends nothing must not hold a thread for ever
 
         def do_GET(self) -> None:  # the library's name
-            self._write(probes.answer(self.path.partition("?")[0]) or _text(404, f"only {', '.join(PATHS)} are here"))
+            self._write(answer(self.path.partition("?")[0]) or _text(404, f"only {', '.join(PATHS)} are here"))
 
         do_HEAD = do_GET  # noqa: N815  the library's name
 

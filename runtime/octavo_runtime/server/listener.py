@@ -9,8 +9,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from octavo_runtime.config import ConfigError, ServeConfig
-from octavo_runtime.server.health_server import HealthServer
-from octavo_runtime.server.probes import Probes
+from octavo_runtime.server.health_server import Answering, HealthServer
 
 KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, so that they close first
 
@@ -38,7 +37,7 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def health_server(config: ServeConfig, probes: Probes) -> HealthServer:
+def health_server(config: ServeConfig, probes: Answering) -> HealthServer:
     try:
         return HealthServer(config.host, config.health_port, probes)
     except OSError as error:

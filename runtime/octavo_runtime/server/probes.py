@@ -3,7 +3,6 @@
 Nothing here waits for the event loop or the engine, so the health port's thread can answer while both are busy.
 """
 
-import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,22 +10,15 @@ from typing import Any
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from octavo_runtime.config import LONG_PROMPT_TOKENS, ServeConfig
+from octavo_runtime.config import ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
-from octavo_runtime.messages import EngineInfo, Stats
 from octavo_runtime.server.gauges import Availability, Snapshot
-from octavo_runtime.server.health import Health, Signs, engine_hung_reason, health, last_step_age_s
+from octavo_runtime.server.health import Health, Signs, engine_hung_reason, health
+from octavo_runtime.server.metrics import Metrics, SnapshotCollector
+from octavo_runtime.server.probe_answer import PATHS, ProbeAnswer
 from octavo_runtime.server.service import Service
+from octavo_runtime.server.state import PressureSince, Serving, state
 from octavo_runtime.server.supervisor import Supervisor
-
-PATHS = ("/live", "/ready", "/health", "/state", "/metrics")
-
-
-@dataclasses.dataclass(frozen=True)
-class ProbeAnswer:
-    status: int
-    content_type: str
-    body: bytes
 
 
 class Loop:
@@ -36,6 +28,7 @@ class Loop:
         self.tick_at_s = time.monotonic()
         self.listening = False
         self.availability = Availability()
+        self.pressure = PressureSince()
 
 
 class Probes:
@@ -57,16 +50,7 @@ class Probes:
 
     def answer(self, path: str) -> ProbeAnswer | None:
         """None for a path that is not one of `PATHS`."""
-        if path == "/metrics":
-            return ProbeAnswer(200, CONTENT_TYPE_PLAIN_0_0_4, self._service.metrics.exposition())
-        if path not in PATHS:
-            return None
-        state = self.health()
-        if path == "/state":
-            return ProbeAnswer(200, "application/json", msgspec.json.encode(self._state(state)))
-        good = state.live if path == "/live" else state.ready
-        text = f"{state.phase}: {state.reason}" if state.reason else state.phase
-        return ProbeAnswer(200 if good else 503, "text/plain; charset=utf-8", text.encode() + b"\n")
+        return answer(path, self.health, self._state, self._service.metrics)
 
     def health(self) -> Health:
         signs = Signs(
@@ -88,40 +72,54 @@ class Probes:
         engine = self._service.engine
         return Snapshot(self.health().phase, engine.stats, engine.info, self._loop.availability.volatility())
 
-    def _state(self, state: Health) -> dict[str, Any]:
-        service, pulse = self._service, self._heartbeat.read()
-        info, stats = service.engine.info, service.engine.stats
-        return dataclasses.asdict(state) | {
-            "last_step_age_s": last_step_age_s(pulse, self._monotonic_s()),
-            "step": pulse.step,
-            "in_flight": service.drain.in_flight,
-            "running": stats.running if stats else 0,
-            "waiting": stats.waiting if stats else 0,
-            "drain": {"phase": service.drain.phase, "estimate_s": service.pace.estimate_s()},
-            "pressure_level": stats.pressure_level if stats else 0,
-            "pressure_reason": pulse.reason if pulse.phase == "pressured" else "",
-            "engine": {"pid": self._supervisor.pid, "restarts": self._supervisor.restarts},
-            "config": effective_config(service.config, info, stats),
-        }
+    def _state(self, now: Health) -> dict[str, Any]:
+        service, supervisor = self._service, self._supervisor
+        serving = Serving(
+            service.engine.info,
+            service.engine.stats,
+            service.drain.phase,
+            service.pace.estimate_s(),
+            service.drain.in_flight,
+            self._loop.pressure.at_s,
+            supervisor.pid,
+            supervisor.restarts,
+            supervisor.last_end,
+        )
+        return state(service.config, now, self._heartbeat.read(), serving, self._monotonic_s())
 
 
-def effective_config(config: ServeConfig, info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
-    """The flags, with what the engine settled for `auto` once it is up and what it lowered since, with the reason. Pure."""
-    settled = msgspec.to_builtins(info) if info is not None else {}
-    names = {"model": config.model, "served_model_name": config.model_name}
-    return dataclasses.asdict(config) | settled | _sequences_now(info, stats) | _tokens_now(info, stats) | names
+class LoadingProbes:
+    """What the health port answers before there is a server: while a hub's model is downloaded."""
+
+    def __init__(self, config: ServeConfig, heartbeat: Heartbeat) -> None:
+        self._config = config
+        self._heartbeat = heartbeat
+        snapshot = SnapshotCollector(config.model_name, lambda: Snapshot(self._health().phase, None, None, None))
+        self._metrics = Metrics(config.model_name, snapshot)
+
+    def answer(self, path: str) -> ProbeAnswer | None:
+        return answer(path, self._health, self._state, self._metrics)
+
+    def _health(self) -> Health:
+        now_s = time.monotonic()
+        signs = Signs(self._heartbeat.read(), now_s, now_s, engine_up=False, listening=False, drain="serving")
+        return health(signs)
+
+    def _state(self, now: Health) -> dict[str, Any]:
+        return state(self._config, now, self._heartbeat.read(), Serving(), time.monotonic())
 
 
-def _sequences_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
-    if info is None or stats is None:
-        return {"max_num_seqs_reason": ""}
-    halved = stats.max_num_seqs < info.max_num_seqs
-    reason = f"halved: most prompts are longer than {LONG_PROMPT_TOKENS} tokens" if halved else ""
-    return {"max_num_seqs": stats.max_num_seqs, "max_num_seqs_reason": reason}
-
-
-def _tokens_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
-    if info is None or stats is None or not 0 < stats.max_num_batched_tokens < info.max_num_batched_tokens:
-        return {"max_num_batched_tokens_reason": ""}
-    reason = "halved: there was no memory for a larger step"
-    return {"max_num_batched_tokens": stats.max_num_batched_tokens, "max_num_batched_tokens_reason": reason}
+def answer(
+    path: str, look: Callable[[], Health], tell: Callable[[Health], dict[str, Any]], metrics: Metrics
+) -> ProbeAnswer | None:
+    """None for a path that is not one of `PATHS`."""
+    if path == "/metrics":
+        return ProbeAnswer(200, CONTENT_TYPE_PLAIN_0_0_4, metrics.exposition())
+    if path not in PATHS:
+        return None
+    now = look()
+    if path == "/state":
+        return ProbeAnswer(200, "application/json", msgspec.json.encode(tell(now)))
+    good = now.live if path == "/live" else now.ready
+    text = f"{now.phase}: {now.reason}" if now.reason else now.phase
+    return ProbeAnswer(200 if good else 503, "text/plain; charset=utf-8", text.encode() + b"\n")

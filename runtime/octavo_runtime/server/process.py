@@ -12,11 +12,13 @@ from pathlib import Path
 
 from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
+from octavo_runtime.server.api_keys import ApiKeys
 from octavo_runtime.server.app import build_app
 from octavo_runtime.server.control import ControlSocket
 from octavo_runtime.server.drain import Drain, Pace
 from octavo_runtime.server.engine_client import EngineClient, engine_endpoint
 from octavo_runtime.server.gauges import Snapshot
+from octavo_runtime.server.health_server import HealthServer
 from octavo_runtime.server.in_flight import requests_in_flight
 from octavo_runtime.server.listener import HttpServer, health_server, listen
 from octavo_runtime.server.metrics import Metrics, SnapshotCollector
@@ -33,10 +35,19 @@ TICK_S = 0.5
 FORCED_EXIT_CODE = 1
 
 
-async def serve(config: ServeConfig, engine: "subprocess.Popen[bytes]", run_dir: Path, heartbeat: Heartbeat) -> int:
-    """Serve until a signal or the engine's failure to start; the exit code. Raises ConfigError."""
+async def serve(
+    config: ServeConfig,
+    engine: "subprocess.Popen[bytes]",
+    run_dir: Path,
+    heartbeat: Heartbeat,
+    health: HealthServer | None = None,
+) -> int:
+    """Serve until a signal or the engine's failure to start; the exit code. `health`: the port, where it is open already.
+
+    Raises ConfigError.
+    """
     server = _Server(config, engine, run_dir, heartbeat)
-    return await server.run()
+    return await server.run(health)
 
 
 class _Server:
@@ -49,7 +60,8 @@ class _Server:
         metrics = Metrics(config.model_name, SnapshotCollector(config.model_name, self._snapshot))
         client = EngineClient(engine_endpoint(run_dir), metrics.step)
         text = _load_text(config.model_path)
-        self._service = Service(config, text, client, Drain(), Pace(), metrics, Tenants.of(config))
+        keys = ApiKeys(config.api_key_file) if config.api_key_file is not None else None
+        self._service = Service(config, text, client, Drain(), Pace(), metrics, Tenants.of(config), keys)
         self._supervisor = Supervisor(config, engine, client, heartbeat, metrics.engine_restarted)
         self._probes = Probes(self._service, self._supervisor, heartbeat, self._loop_state)
         self._control = ControlSocket(run_dir, self._service.drain, self._service.pace)
@@ -58,9 +70,11 @@ class _Server:
         self._forced = False
         self._draining: asyncio.Task[None] | None = None
 
-    async def run(self) -> int:
-        health = health_server(self._config, self._probes)
-        health.start()
+    async def run(self, health: HealthServer | None) -> int:
+        if health is None:
+            health = health_server(self._config, self._probes)
+            health.start()
+        health.probes = self._probes
         listener = listen(self._config.host, self._config.port)
         http = HttpServer(build_app(self._service, self._probes))
         await self._control.start()
@@ -124,6 +138,8 @@ class _Server:
             if now_s >= next_sample_s:
                 next_sample_s = now_s + 1.0
                 self._loop_state.availability.sample(self._service.engine.stats)
+            stats = self._service.engine.stats
+            self._loop_state.pressure.sample(stats.pressure_level if stats else 0, time.time())
             report.tell(self._probes.health(), now_s)
             await asyncio.sleep(TICK_S)
 

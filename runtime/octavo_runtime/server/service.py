@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.messages import EngineInfo
+from octavo_runtime.server.api_keys import ApiKeys
 from octavo_runtime.server.drain import Drain, Pace
 from octavo_runtime.server.engine_client import EngineClient
 from octavo_runtime.server.errors import NotFoundError, UnavailableError
@@ -32,6 +33,7 @@ class Service:
     pace: Pace
     metrics: Metrics
     tenants: Tenants
+    keys: ApiKeys | None = None  # None: nobody needs one
 
     def limits(self) -> ModelLimits:
         """Raises UnavailableError while the engine is not up."""

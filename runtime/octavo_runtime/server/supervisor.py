@@ -36,6 +36,7 @@ class Supervisor:
         self._on_restart = on_restart
         self._stopping = False
         self.restarts = 0
+        self.last_end = ""  # how the engine process ended last
 
     @property
     def pid(self) -> int:
@@ -46,8 +47,9 @@ class Supervisor:
         while True:
             self._client.connect()
             return_code = await asyncio.to_thread(self._process.wait)
+            self.last_end = how_it_ended(return_code)
             was_up = self._client.info is not None
-            reason = f"the engine process ended ({how_it_ended(return_code)}){self._told()}"
+            reason = f"the engine process ended ({self.last_end}){self._told()}"
             self._client.disconnect("the server is stopping" if self._stopping else reason)
             if self._stopping:
                 return

@@ -16,6 +16,7 @@ from octavo_runtime import messages
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.messages import Call, EngineInfo, FromEngine, Output, Reply, Stats, StepOutputs, ToEngine
+from octavo_runtime.server.api_keys import ApiKeys
 from octavo_runtime.server.app import build_app
 from octavo_runtime.server.drain import Drain, Pace
 from octavo_runtime.server.engine_client import EngineClient, engine_endpoint
@@ -44,7 +45,8 @@ class Parts:
         self.metrics = Metrics("tiny", SnapshotCollector("tiny", lambda: Snapshot("loading", None, None, None)))
         self.client = EngineClient(engine_endpoint(folder), self.metrics.step)
         text = ModelText(byte_tokenizer(), None, (), {})
-        self.service = Service(config, text, self.client, Drain(), Pace(), self.metrics, Tenants.of(config))
+        keys = ApiKeys(config.api_key_file) if config.api_key_file is not None else None
+        self.service = Service(config, text, self.client, Drain(), Pace(), self.metrics, Tenants.of(config), keys)
         supervisor = Supervisor(config, process, self.client, self.heartbeat, self.metrics.engine_restarted)
         self.probes = Probes(self.service, supervisor, self.heartbeat, self.loop, self.monotonic_s)
 

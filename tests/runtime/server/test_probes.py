@@ -7,15 +7,19 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
+import msgspec
 import pytest
 
 from octavo_runtime.config import ServeConfig
+from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.messages import EngineInfo, Stats
 from octavo_runtime.server.health_server import HealthServer
-from octavo_runtime.server.probes import effective_config
-from tests.runtime.server.parts import Parts
+from octavo_runtime.server.probes import LoadingProbes
+from octavo_runtime.server.state import effective_config
+from tests.runtime.server.parts import STATS, Parts
 from tests.runtime.server.running import free_ports
 
 
@@ -93,6 +97,58 @@ def test_the_effective_configuration_says_how_many_run_at_once_and_why(now: int,
         "m",
         1024,
     )
+
+
+def test_state_tells_blocks_pressure_and_since_when(parts: Parts, url: str) -> None:
+    state = json.loads(get(f"{url}/state")[1])
+    assert (state["blocks_total"], state["pressure_steps"], state["pressure_since"]) == (None, [], None)
+    parts.client.stats = msgspec.structs.replace(STATS, pressure_level=2, blocks_cached=7, predicted_deficit_blocks=3)
+    parts.loop.pressure.sample(1, 1_795_000_000.5)
+    parts.loop.pressure.sample(2, 1_795_000_060.0)
+    state = json.loads(get(f"{url}/state")[1])
+    assert (state["pressure_level"], state["pressure_steps"]) == (2, ["strict_admission", "demote"])
+    assert state["pressure_since"] == "2026-11-18T11:06:40Z"
+    blocks = [state[name] for name in ("blocks_total", "blocks_used", "blocks_cached", "predicted_deficit_blocks")]
+    assert blocks == [100, 2, 7, 3]
+    parts.client.stats = STATS
+    parts.loop.pressure.sample(0, 1_795_000_120.0)
+    assert json.loads(get(f"{url}/state")[1])["pressure_since"] is None
+
+
+def test_state_tells_how_long_nothing_has_moved_while_loading(parts: Parts, url: str) -> None:
+    parts.heartbeat.progress("loading", 40, "downloading")
+    parts.later_s = 120
+    parts.loop.tick_at_s += 120
+    state = json.loads(get(f"{url}/state")[1])
+    assert 120 <= state["progress_age_s"] < 130
+    parts.heartbeat.progress("ready", 100, "")
+    assert json.loads(get(f"{url}/state")[1])["progress_age_s"] is None
+
+
+def test_state_is_small(parts: Parts, url: str) -> None:
+    assert len(get(f"{url}/state")[1]) < 8 << 10
+
+
+def test_before_there_is_a_server_the_probes_tell_of_the_download(tmp_path: Path) -> None:
+    config = ServeConfig("hf://org/name@v1", api_key_file="/secret/keys")
+    heartbeat = Heartbeat.open(tmp_path)
+    heartbeat.reset()
+    probes = LoadingProbes(config, heartbeat)
+    heartbeat.progress("loading", 30, "downloading hf://org/name@v1: 3.00 GiB of 10.00 GiB")
+
+    def ask(path: str) -> tuple[int, str]:
+        answer = probes.answer(path)
+        assert answer is not None
+        return answer.status, answer.body.decode()
+
+    assert ask("/live") == (200, "loading: 30 %, downloading hf://org/name@v1: 3.00 GiB of 10.00 GiB\n")
+    assert ask("/ready")[0] == 503
+    state = json.loads(ask("/state")[1])
+    assert (state["phase"], state["percent"], state["blocks_total"]) == ("loading", 30, None)
+    assert state["model"] == {"source": "hf://org/name@v1", "revision": None}
+    assert 'phase="loading"} 1.0' in ask("/metrics")[1]
+    assert probes.answer("/v1/models") is None
+    heartbeat.close()
 
 
 def test_what_the_engine_has_not_settled_yet_is_as_configured() -> None:
