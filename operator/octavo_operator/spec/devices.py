@@ -23,7 +23,10 @@ class Parallelism:
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
+    """`memory` is a canonical quantity, of one GPU; None where the nodes' labels are to say it."""
+
     resource: str = "nvidia.com/gpu"
+    memory: str | None = None
     node_selector: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
 
@@ -43,6 +46,7 @@ def parse_parallelism(spec: Mapping[str, Any]) -> Parallelism:
 def parse_gpu(spec: Mapping[str, Any]) -> Gpu:
     return Gpu(
         resource=spec.get("resource", "nvidia.com/gpu"),
+        memory=amount("spec.gpu.memory", spec.get("memory")),
         node_selector=spec.get("nodeSelector", {}),
         tolerations=tuple(spec.get("tolerations", ())),
     )
