@@ -32,6 +32,8 @@ class Kind:
 INFERENCE_SERVICE = Kind(names.GROUP, names.VERSION, names.KIND, names.PLURAL)
 CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 POD = Kind("", "v1", "Pod", "pods")
+NODE = Kind("", "v1", "Node", "nodes")
+REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")

@@ -28,6 +28,7 @@ from octavo_operator.kinds import Kind
 from octavo_operator.service import Key
 
 TIMEOUT_S = 15
+PAGE = 500
 
 
 class KubeError(Exception):
@@ -97,6 +98,26 @@ class Kube:
     async def get(self, kind: Kind, key: Key) -> dict[str, Any] | None:
         """The live object, or None where there is none."""
         return await self._request("get", self._resource(kind).path(key.name, key.namespace))
+
+    async def listed(
+        self, kind: Kind, namespace: str | None = None, selector: str = ""
+    ) -> AsyncIterator[dict[str, Any]]:
+        """All live objects of a kind (of all namespaces where none is named) with the labels of `selector`, read in pages."""
+        path, more = self._resource(kind).path(None, namespace), ""
+        while True:
+            arguments = {
+                "limit": PAGE,
+                **({"label_selector": selector} if selector else {}),
+                **({"_continue": more} if more else {}),
+            }
+            page = await self._request("get", path, **arguments)
+            if page is None:
+                return
+            for item in page["items"]:
+                yield item
+            more = page["metadata"].get("continue", "")
+            if not more:
+                return
 
     async def apply(self, kind: Kind, body: Mapping[str, Any], manager: str = names.FIELD_MANAGER) -> dict[str, Any]:
         """Server-side apply, taking over what others set. Returns the live object."""

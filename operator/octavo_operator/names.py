@@ -23,7 +23,12 @@ RENDERER_ANNOTATION = f"{GROUP}/renderer"
 DEFAULT_IMAGE_ANNOTATION = f"{GROUP}/default-image"
 REVISION_ANNOTATION = f"{GROUP}/revision"
 OPERATOR_NAME = "octavo-operator"
+# Of pods that inspect a model: for which service, and a digest of what is inspected and how.
+INSPECTS_LABEL = f"{GROUP}/inspects"
+INSPECTION_LABEL = f"{GROUP}/inspection"
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+# The Deployment controller's, of a pod and its ReplicaSet.
+TEMPLATE_HASH_LABEL = "pod-template-hash"
 RUNTIME_CONTAINER = "runtime"
 
 API_PORT = 8000
@@ -31,7 +36,13 @@ HEALTH_PORT = 8001
 SERVICE_PORT = 80
 
 RUN_DIR = "/run/octavo"
-CLAIM_DIR = "/mnt/model"
+MODEL_DIR = "/mnt/model"
+CACHE_DIR = "/var/cache/octavo"
+DISK_TIER_DIR = "/var/cache/octavo-kv"
+HUB_TOKEN_DIR = "/etc/octavo/hub-token"
+API_KEYS_DIR = "/etc/octavo/api-keys"
+WARMUP_DIR = "/etc/octavo/warmup"
+WARMUP_FILE = "manifest.json"
 RUNTIME_USER = 65532
 DRAIN_SETTLE_S = 5
 GRACE_BEYOND_DRAIN_S = 30

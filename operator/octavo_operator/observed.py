@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo_operator import names, pod_reason
+from octavo_operator.capacity.room import Tenant, tenant
 from octavo_operator.kinds import Kind, Ref
+from octavo_operator.state.degradation import Verdict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +21,9 @@ class PodView:
     `cost_is_foreign` where others than the operator own it. `start_s` is how many seconds it took to become ready, None where it
     is not. What its `/state` says is added by `state.shown`: `phase` is empty where nothing is known, `pressure_level` and
     `blocks_total` are None.
+
+    `template_hash` is its ReplicaSet's, `place` what it holds of which node, None where it has none; `refusal` what the scheduler
+    says then. `active`: it counts as one of its ReplicaSet's pods, neither ending nor ended.
     """
 
     name: str
@@ -38,6 +43,10 @@ class PodView:
     blocks_total: int | None = None
     revision: str = ""
     start_s: float | None = None
+    template_hash: str = ""
+    place: Tenant | None = None
+    active: bool = True
+    refusal: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +73,7 @@ class ChildView:
 @dataclasses.dataclass(frozen=True)
 class Observed:
     """`workload` is what makes the pods; `children` holds all live children that belong to the service, as they are after what was
-    written to them; `served` the optional kinds that the API server knows.
+    written to them; `served` the optional kinds that the API server knows; `degraded` what the pods say of memory pressure.
     """
 
     deployment: DeploymentView | None = None
@@ -72,6 +81,7 @@ class Observed:
     children: Mapping[Ref, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     served: frozenset[Kind] = frozenset()
     workload: Mapping[str, Any] | None = None
+    degraded: Verdict | None = None
 
 
 def deployment_view(live: Mapping[str, Any]) -> DeploymentView:
@@ -116,6 +126,10 @@ def pod_view(live: Mapping[str, Any]) -> PodView:
         deletion_cost=metadata.get("annotations", {}).get(names.DELETION_COST_ANNOTATION),
         revision=metadata.get("annotations", {}).get(names.REVISION_ANNOTATION, ""),
         start_s=_start_s(status),
+        template_hash=metadata.get("labels", {}).get(names.TEMPLATE_HASH_LABEL, ""),
+        place=tenant(live),
+        active=not ending and status.get("phase") not in ("Succeeded", "Failed"),
+        refusal=pod_reason.condition(status, "PodScheduled", "False").get("message", ""),
         cost_is_foreign=_cost_is_foreign(metadata.get("managedFields", ())),
     )
 

@@ -38,7 +38,12 @@ class Options:
 
     @property
     def installation(self) -> Installation:
-        return Installation(self.runtime_image, self.lease.namespace if self.lease else None, self.prometheus_url)
+        return Installation(
+            runtime_image=self.runtime_image,
+            namespace=self.lease.namespace if self.lease else None,
+            clusterwide=not self.namespaces,
+            prometheus_url=self.prometheus_url,
+        )
 
 
 def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:

@@ -2,25 +2,29 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from octavo_operator.replicas import replicas
 from octavo_operator.service import Service
-
-Strategy = Literal["Surge", "OneByOne", "Recreate"]
+from octavo_operator.strategy import Name, Outlook
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How many pods there shall be and how they are replaced; `reason` is the sentence for logs.
+    """How many pods there shall be and how they are replaced; `reason` is the sentence for logs and the condition.
 
-    `handed_over`: `replicas` is what an autoscaler has set, or begins with, and is not applied.
+    `handed_over`: `replicas` is what an autoscaler has set, or begins with, and is not applied. OneByOne lets `at_once` old pods be
+    missing; `held`: the rollout waits for what the operator cannot bring about. `outlook` is what was known of pods and room, None
+    where nobody looked.
     """
 
     replicas: int
-    strategy: Strategy
+    strategy: Name
     reason: str
     handed_over: bool = False
+    at_once: int = 1
+    held: bool = False
+    outlook: Outlook | None = None
 
 
 def plan(service: Service, workload: Mapping[str, Any] | None = None) -> Plan:
@@ -30,7 +34,7 @@ def plan(service: Service, workload: Mapping[str, Any] | None = None) -> Plan:
     return Plan(count.number, strategy, f"{strategy}: {reason}", handed_over=count.handed_over)
 
 
-def _strategy(service: Service) -> tuple[Strategy, str]:
+def _strategy(service: Service) -> tuple[Name, str]:
     if service.rollout.strategy != "Auto":
         return service.rollout.strategy, "spec.rollout.strategy asks for it"
     if service.device == "cpu":

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from octavo_operator import pins, routing
+from octavo_operator import pins, prospects, routing
 from octavo_operator.conditions import Condition
 from octavo_operator.observed import Observed
 from octavo_operator.plan import Plan
@@ -34,7 +34,10 @@ def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condit
         routing.condition(service, observed),
         pins.upgrade_available(service.pin, service.runtime.image),
     ]
-    return [condition for condition in found if condition is not None]
+    return [
+        *prospects.conditions(service, plan, observed),
+        *(condition for condition in found if condition is not None),
+    ]
 
 
 def _fields(service: Service, plan: Plan, observed: Observed) -> dict[str, Any]:

@@ -47,6 +47,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [create, get, list, patch, watch]
+# Which pods are of the current template, while others are.
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [list]
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [create, delete, get, list, patch, watch]

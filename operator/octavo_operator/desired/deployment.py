@@ -29,5 +29,5 @@ def deployment(service: Service, plan: Plan) -> dict[str, Any]:
 def _strategy(plan: Plan) -> dict[str, Any]:
     if plan.strategy == "Recreate":
         return {"type": "Recreate"}
-    surge = 1 if plan.strategy == "Surge" else 0
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 1 - surge}}
+    surge, unavailable = (1, 0) if plan.strategy == "Surge" else (0, plan.at_once)
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}

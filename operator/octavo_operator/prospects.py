@@ -1,0 +1,100 @@
+"""The conditions CapacityAvailable and RolloutBlocked: whether the wanted pods have room, and what a rollout waits for. Pure."""
+
+from octavo_operator.conditions import Condition
+from octavo_operator.observed import Observed
+from octavo_operator.plan import Plan
+from octavo_operator.service import Service
+from octavo_operator.strategy import Outlook, Standing
+
+
+def conditions(service: Service, plan: Plan, observed: Observed) -> list[Condition]:
+    """Empty where a step was planned without looking."""
+    if plan.outlook is None:
+        return []
+    return [capacity_available(service, plan.outlook), rollout_blocked(service, plan, plan.outlook, observed)]
+
+
+def capacity_available(service: Service, outlook: Outlook) -> Condition:
+    kind, stand, room = "CapacityAvailable", outlook.standing, outlook.room
+    if stand.wanted == 0:
+        return Condition.of(kind, True, "NothingWanted", "no pods are wanted")
+    if stand.missing == 0:
+        return Condition.of(
+            kind,
+            True,
+            "AllPlaced",
+            f"all {stand.wanted} pods have a node" if stand.wanted > 1 else "the pod has a node",
+        )
+    if room is None:
+        return Condition.of(kind, None, "NotKnown", _sentence(outlook.unknown, stand.words))
+    after = " once the old pods are gone" if stand.old else ""
+    fitting = room.slots(stand.old_placed)
+    if stand.words and fitting:
+        return Condition.of(
+            kind, False, "Unschedulable", f"there seems to be room, yet the scheduler says: {stand.words}"
+        )
+    if fitting >= stand.missing:
+        return Condition.of(kind, True, "RoomFound", f"{_pods(stand.missing)} of {room.need()} more: they fit{after}")
+    message = (
+        f"{_pods(stand.missing)} of {room.need()} more: {fitting} of them fit{after} ({room.told()}); free some, add nodes, or "
+        f"lower spec.replicas or what each pod asks for"
+    )
+    return Condition.of(kind, False, _insufficient(service, outlook), message)
+
+
+def rollout_blocked(service: Service, plan: Plan, outlook: Outlook, observed: Observed) -> Condition:
+    kind, stand = "RolloutBlocked", outlook.standing
+    if outlook.is_quiet:
+        return Condition.of(kind, False, "NotRollingOut", "no rollout is under way")
+    failure = observed.deployment.failure if observed.deployment else ""
+    if failure:
+        reason = "QuotaExceeded" if "exceeded quota" in failure else "PodsRefused"
+        return Condition.of(kind, True, reason, _sentence(failure, _others(stand)))
+    if outlook.failing:
+        return Condition.of(kind, True, "PodsFail", _sentence(outlook.failing, _others(stand)))
+    if plan.held or _is_stuck(service, outlook):
+        return Condition.of(kind, True, _insufficient(service, outlook), _stuck_message(service, plan, outlook))
+    return Condition.of(
+        kind, False, "RollingOut" if stand.old else "Starting", plan.reason if stand.old else "pods are being made"
+    )
+
+
+def _is_stuck(service: Service, outlook: Outlook) -> bool:
+    """Whether new pods wait for room that nothing will make: no old pod holds any, or the strategy asked for lets none go."""
+    stand, room = outlook.standing, outlook.room
+    if stand.ending or stand.missing == 0 or (stand.old_placed and service.rollout.strategy == "Auto"):
+        return False
+    return bool(stand.words) or (stand.waiting > 0 and room is not None and room.slots() == 0)
+
+
+def _stuck_message(service: Service, plan: Plan, outlook: Outlook) -> str:
+    stand, room = outlook.standing, outlook.room
+    if plan.held:
+        return plan.reason
+    if room is None or stand.words:
+        told = f"the scheduler says: {stand.words}"
+    else:
+        told = f"{_pods(stand.waiting)} of {room.need()} wait for room: {room.told()}"
+    remedy = f"set spec.rollout.strategy to Auto instead of {service.rollout.strategy}"
+    return _sentence(told, remedy if stand.old_placed else "")
+
+
+def _insufficient(service: Service, outlook: Outlook) -> str:
+    room, words = outlook.room, outlook.standing.words
+    if room is not None and not room.free:
+        return "NoNodeOpen"
+    if room is None or room.slots():
+        return "Unschedulable" if words else "InsufficientResources"
+    return "InsufficientGPUs" if room.scarce() == service.gpu.resource else "InsufficientResources"
+
+
+def _others(stand: Standing) -> str:
+    return f"{_pods(len(stand.old))} of the earlier template stay meanwhile" if stand.old else ""
+
+
+def _sentence(first: str, second: str) -> str:
+    return f"{first}; {second}" if second else first
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
