@@ -72,9 +72,10 @@ def measured_spare_bytes(
     limits: RunnerLimits,
     device: torch.device,
     progress: Callable[[int], None],
+    percent: int,
     ranks: Collectives | None = None,
 ) -> int:
-    """Run the largest steps on a pool of one page, and see what memory they leave for a real one."""
+    """Run the largest steps on a pool of one page, and see what of `percent` of the GPU's memory they leave for a real one."""
     pool = KvPool(decoder.config.layers, 1, backend.page_bytes, device)
     runner = new_runner(decoder, backend, pool, limits, ranks)
     before_bytes = torch.cuda.memory_allocated(device)
@@ -85,7 +86,7 @@ def measured_spare_bytes(
     del runner, pool
     torch.cuda.empty_cache()
     free_bytes, total_bytes = torch.cuda.mem_get_info(device)
-    return spare_bytes(free_bytes, total_bytes, workspace_bytes)
+    return spare_bytes(free_bytes, total_bytes, workspace_bytes, percent)
 
 
 def report_compiles(met: Callable[[str], None]) -> None:

@@ -150,7 +150,8 @@ def _load_on_gpu(
     if ranks is not None:
         ranks.agree(0)  # the steps that measure are taken together, and one may load for much longer than another
     collectives = ranks.collectives if ranks is not None else None
-    spare = gpu_model.measured_spare_bytes(decoder, backend, limits, device, progress, collectives)
+    percent = config.gpu_memory_percent
+    spare = gpu_model.measured_spare_bytes(decoder, backend, limits, device, progress, percent, collectives)
     below = (config.kv_overflow_memory or 0) // (model.layers * backend.page_bytes)
     scratch_layers = 1 if below else 0  # of all pages, those below the pool too: `overflow.py`
     spare -= scratch_layers * below * backend.page_bytes

@@ -106,12 +106,17 @@ def test_offers_are_the_likeliest_with_equal_ones_by_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "total", "workspace", "spare"),
+    ("free", "total", "workspace", "percent", "spare"),
     [
-        pytest.param(100 * GIB, 141 * GIB, 4 * GIB, 100 * GIB - 5 * GIB - int(0.02 * 141 * GIB), id="a large GPU"),
-        pytest.param(10 * GIB, 16 * GIB, 0, 9 * GIB, id="at least 1 GiB is kept"),
-        pytest.param(GIB, 16 * GIB, GIB, 0, id="nothing is left"),
+        pytest.param(100 * GIB, 141 * GIB, 4 * GIB, 100, 95 * GIB - int(0.02 * 141 * GIB), id="a large GPU"),
+        pytest.param(10 * GIB, 16 * GIB, 0, 100, 9 * GIB, id="at least 1 GiB is kept"),
+        pytest.param(10 * GIB, 16 * GIB, 0, 98, 9 * GIB, id="beside a percentage that leaves less"),
+        pytest.param(60 * GIB, 80 * GIB, 4 * GIB, 90, 47 * GIB, id="72 GiB less 20 of weights and the workspace"),
+        pytest.param(60 * GIB, 80 * GIB, 0, 25, 0, id="weights take what may be taken"),
+        pytest.param(GIB, 16 * GIB, GIB, 100, 0, id="nothing is left"),
     ],
 )
-def test_pages_get_what_workspace_and_reserve_leave(free: int, total: int, workspace: int, spare: int) -> None:
-    assert spare_bytes(free, total, workspace) == spare
+def test_pages_get_what_weights_workspace_and_reserve_leave(
+    free: int, total: int, workspace: int, percent: int, spare: int
+) -> None:
+    assert spare_bytes(free, total, workspace, percent) == spare
