@@ -26,6 +26,7 @@ from octavo_operator import (
     webhook,
     workers,
 )
+from octavo_operator.state import polling, readings
 
 logger = logging.getLogger("octavo_operator")
 
@@ -43,7 +44,10 @@ async def run(settings: options.Options) -> None:
         watched = watches.Watches()
         watch = handlers.Watch(keys, settings.access, watched, settings.watch_timeout_s)
         counters = metrics.Metrics(api, keys, leader.leads, watched)
-        crew = workers.Workers(keys, reconcile.Reconciler(api, watch.watched, settings.installation), counters)
+        told = readings.Readings(time.monotonic)
+        reconciler = reconcile.Reconciler(api, watch.watched, settings.installation, told)
+        crew = workers.Workers(keys, reconciler, counters)
+        led = [*[crew.work] * settings.workers, polling.Polling(watch.all_pods, told, keys.add).run]
         vitals = endpoints.Vitals(
             crew.longest_s, lambda: time.monotonic() - api.answered_at, watched.oldest, settings.watch_timeout_s
         )
@@ -58,7 +62,7 @@ async def run(settings: options.Options) -> None:
         await stack.enter_async_context(webhook.served(settings.webhook, watch.running, settings.runtime_image))
         await _served(api)
         await _discover_once(api, watch)
-        async with _background(everywhere, [crew.work] * settings.workers, leader, crew):
+        async with _background(everywhere, led, leader, crew):
             await kopf.operator(
                 registry=watch.registry,
                 settings=watch.settings,

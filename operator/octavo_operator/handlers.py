@@ -55,6 +55,9 @@ class Watch:
         pods = [pod for pod in self.watched.pods_of(key) if not pod.ending]
         return advice.Running(len(pods), min((pod.start_s for pod in pods if pod.start_s is not None), default=None))
 
+    def all_pods(self) -> dict[service.Key, tuple[observed.PodView, ...]]:
+        return {key: tuple(self._pods[key]) for key in self._pods}
+
     def resync(self) -> None:
         """Looks at every known service again, for what an event should have told and did not."""
         for key in list(self._services):

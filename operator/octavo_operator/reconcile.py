@@ -5,14 +5,20 @@
 
 import dataclasses
 import datetime
+import time
 from collections.abc import Callable
 from typing import Any
 
 from octavo_operator import apply, groups, kinds, kube, observed, pins, plan, reports, service, status
 from octavo_operator.desired.children import children
 from octavo_operator.installation import Installation
+from octavo_operator.inventory import Inventory
 from octavo_operator.kinds import Kind, Ref
+from octavo_operator.rollouts import Rollouts
 from octavo_operator.spec import errors
+from octavo_operator.state import degradation
+from octavo_operator.state.readings import Readings
+from octavo_operator.state.shown import shown
 from octavo_operator.upkeep import Body, Desired, Found, NameConflictError, Upkeep
 
 
@@ -26,28 +32,34 @@ class Watched:
 
 
 class Reconciler:
-    def __init__(self, api: kube.Kube, watched: Watched, installation: Installation) -> None:
+    """`readings` are what pods say of themselves."""
+
+    def __init__(self, api: kube.Kube, watched: Watched, installation: Installation, readings: Readings) -> None:
         self._api = api
+        self._readings = readings
         self._watched = watched
         self._installation = installation
         self._upkeep = Upkeep(api, watched.children_of)
+        inventory = Inventory(api, installation.clusterwide, time.monotonic)
+        self._rollouts = Rollouts(api, inventory, watched.pods_of)
 
     async def reconcile(self, key: service.Key) -> float | None:
         """Brings children and status of `key` to what its spec says.
 
-        Returns the seconds after which to look again without an event, where others keep changing a child; else None. Raises
-        KubeError or NameConflictError where it has to be tried again without any event that tells.
+        Returns the seconds after which to look again without an event, where others keep changing a child or pods wait for room;
+        else None. Raises KubeError or NameConflictError where it has to be tried again without any event that tells.
         """
         live = await self._api.get(kinds.INFERENCE_SERVICE, key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._upkeep.contests.forget(key)
+            self._rollouts.forget(key)
             return None
         found = await self._upkeep.find(key, [Ref(service.workload_kind(live), key.name)])
         try:
             workload = self._observe(live, found).workload
             wanted = service.parse(live, pins.pin(live, workload, self._installation.runtime_image))
             await self._check_claim(wanted)
-            step = plan.plan(wanted, workload)
+            step = await self._rollouts.refine(wanted, plan.plan(wanted, workload), workload)
             served = self._watched.served()
             desired = Desired(children(wanted, step, served, self._surroundings()), served, step.reason)
             await self._upkeep.bring_about(wanted, desired, found)
@@ -65,7 +77,8 @@ class Reconciler:
             seen, contested = self._observe(live, found), self._upkeep.contests.complaint(key)
             report = reports.report(wanted, step, seen)
             await self._write_status(live, status.serving(wanted, step, seen, report, contested))
-            return self._upkeep.contests.look_again_s(key)
+            looks = (self._upkeep.contests.look_again_s(key), self._rollouts.look_again_s(step))
+            return min((look for look in looks if look is not None), default=None)
         return None
 
     def _surroundings(self) -> Installation:
@@ -81,20 +94,32 @@ class Reconciler:
         key, uid = service.Key(live["metadata"]["namespace"], live["metadata"]["name"]), live["metadata"]["uid"]
         ours = {ref: child for ref, child in found.items() if child and apply.controlled_by(child, uid)}
         workload = ours.get(Ref(service.workload_kind(live), key.name))
-        pods = self._watched.pods_of(key)
+        pods, told, status_before = self._watched.pods_of(key), self._readings.of(key), live.get("status", {})
         return observed.Observed(
             workload=workload,
             deployment=groups.workload_view(workload, pods),
-            pods=pods,
+            pods=shown(pods, told.readings, status_before),
             children=ours,
             served=self._watched.served(),
+            degraded=degradation.judge(
+                told.signal,
+                told.readings.values(),
+                status_before,
+                askable=any(pod.running and pod.serving and not pod.ending for pod in pods),
+                since=_time(told.signal.age_s),
+            ),
         )
 
     async def _stall(self, live: Body, found: Found, problem: status.Problem) -> None:
         await self._write_status(live, status.stalled(live, problem, self._observe(live, found)))
 
     async def _write_status(self, live: Body, desired: dict[str, Any]) -> None:
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        changed = status.merged(live.get("status", {}), desired, now)
+        changed = status.merged(live.get("status", {}), desired, _time())
         if changed is not None:
             await self._api.apply_status(kinds.INFERENCE_SERVICE, live, changed)
+
+
+def _time(ago_s: float = 0.0) -> str:
+    """RFC 3339."""
+    moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=ago_s)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

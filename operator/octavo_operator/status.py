@@ -176,9 +176,14 @@ def _common(
         "selector": ",".join(f"{label}={value}" for label, value in labels.serving_selector(key).items()),
         "url": url(key),
         **_pods(observed.pods),
+        **(observed.degraded.fields if observed.degraded else {}),
         **report.fields,
-        **_conditions([*conditions, *report.conditions], generation),
+        **_conditions([*conditions, *_degraded(observed), *report.conditions], generation),
     }
+
+
+def _degraded(observed: Observed) -> list[Condition]:
+    return [observed.degraded.condition] if observed.degraded else []
 
 
 def _counts(observed: Observed) -> dict[str, Any]:
@@ -196,10 +201,20 @@ def _pods(pods: tuple[PodView, ...]) -> dict[str, Any]:
     shown = worst_first(pods)[:MAX_PODS]
     status: dict[str, Any] = {}
     if shown:
-        status["pods"] = [{"name": pod.name, **({"reason": pod.reason} if pod.reason else {})} for pod in shown]
+        status["pods"] = [_shown(found) for found in shown]
     if len(pods) > MAX_PODS:
         status["podsOmitted"] = len(pods) - MAX_PODS
     return status
+
+
+def _shown(found: PodView) -> dict[str, Any]:
+    fields = {
+        "phase": found.phase or None,
+        "pressureLevel": found.pressure_level,
+        "blocksTotal": found.blocks_total,
+        "reason": found.reason or None,
+    }
+    return {"name": found.name, **{field: value for field, value in fields.items() if value is not None}}
 
 
 def _conditions(conditions: list[Condition], generation: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ def pod(container: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     """A pod at 10.0.0.9 that is ready, of which `container` is the runtime's."""
     return {
         "metadata": {"name": "chat-1", "uid": "u1", "labels": {"serving.octavo.dev/serving": "true"}, **metadata},
+        "spec": {"containers": [{"name": "runtime"}]},
         "status": {
             "podIP": "10.0.0.9",
             "conditions": [{"type": "Ready", "status": "True"}],
