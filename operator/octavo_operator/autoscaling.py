@@ -18,6 +18,7 @@ CUSTOM_METRICS = "custom.metrics.k8s.io/v1beta1"
 EXTERNAL_METRICS = "external.metrics.k8s.io/v1beta1"
 METRICS_APIS = {"hpa": CUSTOM_METRICS, "keda": EXTERNAL_METRICS}
 GUIDE = "docs/autoscaling.md"
+LOOK_AGAIN_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,19 @@ class AutoscalerView:
         return bool(self.active) and len(self.metrics) >= len(autoscaling.metrics)
 
 
+@dataclasses.dataclass(frozen=True)
+class Signal:
+    """What was seen of the way; `autoscaler` is None where there is none yet, and `links` is empty where it has all its metrics.
+
+    `keda_served` and `prometheus_url` are what KEDA needs.
+    """
+
+    autoscaler: AutoscalerView | None = None
+    links: Links = dataclasses.field(default_factory=Links)
+    keda_served: bool = False
+    prometheus_url: str | None = None
+
+
 def autoscaler_view(live: Mapping[str, Any]) -> AutoscalerView:
     status = live.get("status", {})
     found = {condition["type"]: condition for condition in status.get("conditions", ())}
@@ -59,40 +73,34 @@ def autoscaler_view(live: Mapping[str, Any]) -> AutoscalerView:
     )
 
 
-def condition(
-    service: Service,
-    autoscaler: AutoscalerView | None,
-    links: Links,
-    *,
-    provider_served: bool,
-    prometheus_url: str | None,
-) -> Condition | None:
-    """None where nothing is scaled. `autoscaler` is None where there is none yet."""
+def condition(service: Service, signal: Signal | None) -> Condition | None:
+    """None where nothing is scaled."""
     autoscaling = service.autoscaling
-    if autoscaling is None or service.suspend:
+    if autoscaling is None or signal is None:
         return None
-    if autoscaling.provider == "keda" and (lacking := _keda_lacks(provider_served, prometheus_url)):
+    if autoscaling.provider == "keda" and (lacking := _keda_lacks(signal)):
         return lacking
-    if autoscaler is not None and autoscaler.has_all(autoscaling):
+    if signal.autoscaler is not None and signal.autoscaler.has_all(autoscaling):
         series = ", ".join(metric.series for metric in autoscaling.metrics)
         return Condition.of(TYPE, True, "SignalArrives", f"the autoscaler has a value of {series}")
-    return _broken_link(service, autoscaling, autoscaler, links)
+    return _broken_link(service, autoscaling, signal.autoscaler, signal.links)
 
 
-def needs_links(autoscaling: Autoscaling, autoscaler: AutoscalerView | None) -> bool:
-    """Whether the way has to be gone along to say what is missing."""
-    return autoscaler is None or not autoscaler.has_all(autoscaling)
+def look_again_s(service: Service, signal: Signal | None) -> float | None:
+    """When a link that is missing may have come, of which no event tells."""
+    found = condition(service, signal)
+    return None if found is None or found.status == "True" else LOOK_AGAIN_S
 
 
-def _keda_lacks(provider_served: bool, prometheus_url: str | None) -> Condition | None:
-    if not provider_served:
+def _keda_lacks(signal: Signal) -> Condition | None:
+    if not signal.keda_served:
         return Condition.of(
             TYPE,
             False,
             "KedaNotServed",
             "ScaledObjects (scaledobjects.keda.sh) are not served: install KEDA, or set spec.autoscaling.provider to hpa",
         )
-    if not prometheus_url:
+    if not signal.prometheus_url:
         return Condition.of(
             TYPE,
             False,
@@ -115,7 +123,7 @@ def _broken_link(
         return Condition.of(TYPE, False, "MetricsApiNotServed", _no_api(autoscaling))
     if autoscaling.provider == "hpa" and (unknown := _not_scraped(service, series, links.metrics_api)):
         return Condition.of(TYPE, False, "SeriesNotScraped", unknown)
-    if autoscaler is None or autoscaler.active is None:
+    if autoscaler is None or (autoscaler.active is None and not autoscaler.trouble):
         return Condition.of(TYPE, None, "Waiting", "the autoscaler has not asked for its metrics yet")
     return Condition.of(TYPE, False, "NoValue", _no_value(service, series, autoscaler))
 

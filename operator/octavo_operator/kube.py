@@ -168,13 +168,14 @@ class Kube:
     async def served(self, wanted: Iterable[Kind]) -> frozenset[Kind]:
         """Those of `wanted` that the API server knows, with one request for each of their groups."""
         wanted = list(wanted)
-        known = {version: await self._plurals(version) for version in {kind.api_version for kind in wanted}}
-        return frozenset(kind for kind in wanted if kind.plural in known[kind.api_version])
+        known = {version: await self.resources(version) for version in {kind.api_version for kind in wanted}}
+        return frozenset(kind for kind in wanted if kind.plural in (known[kind.api_version] or ()))
 
-    async def _plurals(self, api_version: str) -> set[str]:
+    async def resources(self, api_version: str) -> frozenset[str] | None:
+        """The names of what the API server has in a version of a group; None where it knows no such thing."""
         prefix = "apis" if "/" in api_version else "api"
         found = await self._request("get", f"/{prefix}/{api_version}")
-        return {resource["name"] for resource in found["resources"]} if found else set()
+        return frozenset(resource["name"] for resource in found["resources"]) if found else None
 
     async def _apply(
         self, kind: Kind, body: Mapping[str, Any], subresource: str, manager: str = names.FIELD_MANAGER

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo_operator import names, pod_reason
+from octavo_operator.autoscaling import Signal
 from octavo_operator.capacity.room import Tenant, tenant
 from octavo_operator.kinds import Kind, Ref
 from octavo_operator.state.degradation import Verdict
@@ -73,7 +74,8 @@ class ChildView:
 @dataclasses.dataclass(frozen=True)
 class Observed:
     """`workload` is what makes the pods; `children` holds all live children that belong to the service, as they are after what was
-    written to them; `served` the optional kinds that the API server knows; `degraded` what the pods say of memory pressure.
+    written to them; `served` the optional kinds that the API server knows; `degraded` what the pods say of memory pressure;
+    `signal` the way from the pods to their autoscaler.
     """
 
     deployment: DeploymentView | None = None
@@ -82,6 +84,7 @@ class Observed:
     served: frozenset[Kind] = frozenset()
     workload: Mapping[str, Any] | None = None
     degraded: Verdict | None = None
+    signal: Signal | None = None
 
 
 def deployment_view(live: Mapping[str, Any]) -> DeploymentView:

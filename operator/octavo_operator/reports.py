@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from octavo_operator import pins, prospects, routing
+from octavo_operator import autoscaling, monitoring, pins, prospects, routing
 from octavo_operator.conditions import Condition
 from octavo_operator.observed import Observed
 from octavo_operator.plan import Plan
@@ -32,6 +32,8 @@ def report(service: Service, plan: Plan, observed: Observed) -> Report:
 def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condition]:
     found = [
         routing.condition(service, observed),
+        autoscaling.condition(service, observed.signal),
+        monitoring.condition(service, observed),
         pins.upgrade_available(service.pin, service.runtime.image),
     ]
     return [
