@@ -11,6 +11,7 @@ from octavo_operator import names
 from octavo_operator.desired.flags import drain_command, serve_args
 from octavo_runtime import cli
 from octavo_runtime.config import BLOCK_SIZES, DEFAULT_MAX_NUM_SEQS, DTYPES, ServeConfig, flag_name, flags
+from octavo_runtime.engine.ranks.placement import Placement, placement
 from tests.operator.samples import parsed
 
 CRD = Path(__file__).parents[2] / "crds" / "inferenceservices.yaml"
@@ -69,6 +70,13 @@ def test_the_runtime_understands_every_flag_as_it_is_meant() -> None:
         "run_dir": "/run/octavo",
         "drain_timeout": 45.0,
     }
+
+
+def test_the_pods_of_a_group_find_their_place() -> None:
+    """With what the LeaderWorkerSet's webhook puts into their environment."""
+    config = read_by_the_runtime(serve_args(parsed(parallelism={"tensor": 6, "nodes": 3})))
+    group = {"LWS_GROUP_SIZE": "3", "LWS_WORKER_INDEX": "2", "LWS_LEADER_ADDRESS": "chat-0.chat-0.demo"}
+    assert placement(config, group) == Placement(size=6, nodes=3, node=2, leader="chat-0.chat-0.demo")
 
 
 @pytest.mark.parametrize("chosen", [True, False])

@@ -16,6 +16,8 @@ from octavo_runtime.messages import EngineInfo, Stats
 from octavo_runtime.server.tier_metrics import tier_gauges
 
 VOLATILITY_WINDOW_S = 60
+# vLLM's name, and the one before it, which endpoint pickers up to 1.2 read unless told otherwise.
+KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 COUNTS = (  # gauge, the field of `Stats` it shows, what it is
     ("vllm:num_requests_running", "running", "Sequences in the running batch; a request with n choices runs as n."),
     ("vllm:num_requests_waiting", "waiting", "Requests waiting for a place in the batch."),
@@ -82,7 +84,8 @@ def gauges(snapshot: Snapshot, labels: tuple[str, str]) -> Iterator[Metric]:
 
 
 def _from_stats(stats: Stats, info: EngineInfo | None, labels: tuple[str, str]) -> Iterator[Metric]:
-    yield _gauge("vllm:kv_cache_usage_perc", "KV blocks in use by live requests / all, 0 to 1.", _used(stats), labels)
+    for name in KV_USAGE:
+        yield _gauge(name, "KV blocks in use by live requests / all, 0 to 1.", _used(stats), labels)
     for name, field, text in COUNTS:
         yield _gauge(name, text, getattr(stats, field), labels)
     yield from tier_gauges(stats.tiers, labels)

@@ -66,6 +66,7 @@ def value(one: Metrics, name: str, **labels: str) -> float:
         pytest.param("vllm:num_requests_running", 2, id="running"),
         pytest.param("vllm:num_requests_waiting", 3, id="waiting"),
         pytest.param("vllm:kv_cache_usage_perc", 0.25, id="vLLM's usage"),
+        pytest.param("vllm:gpu_cache_usage_perc", 0.25, id="its name before, for endpoint pickers"),
         pytest.param("octavo_kv_block_utilization", 0.25, id="block utilization"),
         pytest.param("octavo_kv_slot_utilization", 0.75, id="slot utilization"),
         pytest.param("octavo_kv_available_volatility", 0.25, id="volatility"),
