@@ -1,6 +1,5 @@
 """The chart as helm renders it: what it installs, what it refuses."""
 
-
 import pytest
 import yaml
 
