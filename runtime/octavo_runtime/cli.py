@@ -1,5 +1,6 @@
-"""`octavo serve | drain | preload | manifest | bench | --version`. Flags come from `config.py`'s table, each also in an `OCTAVO_…`
-variable of the environment.
+"""`octavo serve | drain | inspect | preload | manifest | bench | --version`.
+
+The flags of `serve` come from `config.py`'s table, each also in an `OCTAVO_…` variable of the environment.
 
 Kept light: `octavo drain` runs as a preStop hook and must not import a server.
 """
@@ -22,24 +23,10 @@ DRAIN_TIMEOUT_S, DRAIN_SETTLE_S = 60.0, 5.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 good, 1 failed, 2 called wrongly."""
     parsed = parser().parse_args(arguments)
-    if parsed.command == "drain":
-        from octavo_runtime.cli_drain import drain
+    return _RUN[parsed.command](parsed)
 
-        return drain(drain_run_dir(parsed, os.environ), parsed.settle, parsed.timeout)
-    if parsed.command == "preload":
-        from octavo_runtime.cli_preload import preload, show
 
-        if parsed.status:
-            return show(parsed.weights_cache, parsed.socket)
-        return preload(parsed.models, parsed.weights_cache, parsed.socket, parsed.lock, parsed.once)
-    if parsed.command == "manifest":
-        from octavo_runtime.cli_manifest import export
-
-        return export(drain_run_dir(parsed, os.environ))
-    if parsed.command == "bench":
-        from octavo_runtime.cli_bench import bench
-
-        return bench(parsed.name, parsed.arguments)
+def _run_serve(parsed: argparse.Namespace) -> int:
     try:
         config = serve_config(parsed, os.environ)
     except ConfigError as error:
@@ -47,6 +34,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from octavo_runtime.cli_serve import serve
 
     return serve(config)
+
+
+def _run_drain(parsed: argparse.Namespace) -> int:
+    from octavo_runtime.cli_drain import drain
+
+    return drain(drain_run_dir(parsed, os.environ), parsed.settle, parsed.timeout)
+
+
+def _run_inspect(parsed: argparse.Namespace) -> int:
+    from octavo_runtime.cli_inspect import show
+
+    token_file = parsed.hub_token_file or os.environ.get("OCTAVO_HUB_TOKEN_FILE")
+    return show(parsed.model, token_file, parsed.termination_log)
+
+
+def _run_preload(parsed: argparse.Namespace) -> int:
+    from octavo_runtime.cli_preload import preload, show
+
+    if parsed.status:
+        return show(parsed.weights_cache, parsed.socket)
+    return preload(parsed.models, parsed.weights_cache, parsed.socket, parsed.lock, parsed.once)
+
+
+def _run_manifest(parsed: argparse.Namespace) -> int:
+    from octavo_runtime.cli_manifest import export
+
+    return export(drain_run_dir(parsed, os.environ))
+
+
+def _run_bench(parsed: argparse.Namespace) -> int:
+    from octavo_runtime.cli_bench import bench
+
+    return bench(parsed.name, parsed.arguments)
+
+
+_RUN: dict[str, Callable[[argparse.Namespace], int]] = {
+    "serve": _run_serve,
+    "drain": _run_drain,
+    "inspect": _run_inspect,
+    "preload": _run_preload,
+    "manifest": _run_manifest,
+    "bench": _run_bench,
+}
 
 
 def drain_run_dir(parsed: argparse.Namespace, environment: Mapping[str, str]) -> str:
@@ -86,12 +116,15 @@ def parser() -> argparse.ArgumentParser:
         prog="octavo", description="Serve a language model behind an OpenAI-compatible API.", allow_abbrev=False
     )
     root.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="serve|drain|preload|manifest|bench")
+    commands = root.add_subparsers(dest="command", required=True, metavar="|".join(_RUN))
     _add_serve(commands.add_parser("serve", help="serve a model", allow_abbrev=False, epilog=_ENVIRONMENT_HELP))
     _add_drain(
         commands.add_parser(
             "drain", help="let a running server finish what is in flight and refuse new requests", allow_abbrev=False
         )
+    )
+    _add_inspect(
+        commands.add_parser("inspect", help="what a model needs of memory, without loading it", allow_abbrev=False)
     )
     _add_preload(
         commands.add_parser(
@@ -108,7 +141,9 @@ _ENVIRONMENT_HELP = "Each flag is also an environment variable: --max-num-seqs i
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", help="a GGUF file or a folder with safetensors and tokenizer.json; a path or file:///path"
+        "model",
+        help="a GGUF file or a folder with safetensors and tokenizer.json, as a path or file:///path; or "
+        "hf://org/repo[/file.gguf][@revision]",
     )
     for field in flags():
         _add_flag(parser, field)
@@ -164,6 +199,16 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
         default=DRAIN_TIMEOUT_S,
         help=f"seconds after settling that requests in flight get to finish (default: {DRAIN_TIMEOUT_S})",
     )
+
+
+def _add_inspect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="as `serve` takes it; or a config.json alone")
+    parser.add_argument(
+        "--hub-token-file",
+        metavar="PATH",
+        help="file with the token for models of hf:// that need one (default: OCTAVO_HUB_TOKEN_FILE, else what HF_TOKEN holds)",
+    )
+    parser.add_argument("--termination-log", metavar="PATH", help="file that gets the same, or why there is nothing")
 
 
 def _add_preload(parser: argparse.ArgumentParser) -> None:

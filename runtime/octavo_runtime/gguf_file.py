@@ -24,6 +24,10 @@ class GgufError(ValueError):
     """The file is not a GGUF file that can be read; the text says why."""
 
 
+class CutShortError(GgufError):
+    """The header goes on beyond what there is of the file."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TensorInfo:
     """One tensor: `shape` as torch has it (slowest dimension first), ggml type number, byte offset from the file's begin."""
@@ -87,14 +91,24 @@ def read_header(path: Path) -> GgufHeader:
         except ValueError as error:
             raise GgufError(f"{path} is empty") from error
     with memory:
-        try:
-            return _Reader(memory, path).header()
-        except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
-            raise GgufError(f"{path} is cut short or damaged within its header: {error!r}") from error
+        return parse_header(memory, path)
+
+
+def parse_header(memory: mmap.mmap | bytes, path: Path) -> GgufHeader:
+    """The header that `memory` begins with, of a file that messages call `path`.
+
+    Raises CutShortError where it ends before the header does, and GgufError for what is no header.
+    """
+    try:
+        return _Reader(memory, path).header()
+    except (struct.error, IndexError) as error:
+        raise CutShortError(f"{path} is cut short or damaged within its header: {error!r}") from error
+    except (KeyError, UnicodeDecodeError) as error:
+        raise GgufError(f"{path} is cut short or damaged within its header: {error!r}") from error
 
 
 class _Reader:
-    def __init__(self, memory: mmap.mmap, path: Path) -> None:
+    def __init__(self, memory: mmap.mmap | bytes, path: Path) -> None:
         self._memory = memory
         self._path = path
         self._at = 0

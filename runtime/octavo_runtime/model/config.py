@@ -65,6 +65,11 @@ def from_hugging_face(folder: Path) -> ModelConfig:
         raw = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
+    return from_hugging_face_json(path, raw)
+
+
+def from_hugging_face_json(path: Path, raw: object) -> ModelConfig:
+    """The content of a `config.json`, which messages call `path`. Raises ModelError."""
     if not isinstance(raw, dict):
         raise ModelError(f"{path} is not a JSON object: give a Hugging Face config.json")
     architecture = (raw.get("architectures") or ["(none)"])[0]
