@@ -17,12 +17,16 @@ _MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "env": (("name",),),
     "ownerReferences": (("uid",),),
     "ports": (("containerPort", "protocol"), ("port", "protocol")),
+    "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
     "volumeMounts": (("mountPath",),),
     "volumes": (("name",),),
 }
 
 # Maps that the API merges only as a whole (`x-kubernetes-map-type: atomic`): one more key in them is not an addition of another's.
 _ATOMIC_MAPS = {"nodeSelector", "selector"}
+
+# Ours, and the controllers that write into every Deployment.
+_KNOWN_MANAGERS = {names.FIELD_MANAGER, names.HANDOVER_MANAGER, "kube-controller-manager"}
 
 
 def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
@@ -54,6 +58,19 @@ def last_writer(live: Mapping[str, Any]) -> str:
     return str(max(others, key=lambda entry: entry.get("time", ""))["manager"]) if others else ""
 
 
+def taken(desired: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Paths at which another manager set something else than is desired, by that manager."""
+    found = {
+        str(entry["manager"]): sorted(_taken(entry["fieldsV1"], desired, live, "")) for entry in _of_others(live)
+    }
+    return {manager: paths for manager, paths in found.items() if paths}
+
+
+def other_managers(live: Mapping[str, Any]) -> frozenset[str]:
+    """Who besides the operator set fields of `live`: people and programs, but none of the cluster's own controllers."""
+    return frozenset(str(entry["manager"]) for entry in _of_others(live))
+
+
 def controlled_by(live: Mapping[str, Any], uid: str) -> bool:
     """Whether the controller of `live` is the object with `uid`."""
     return _controller(live).get("uid") == uid
@@ -78,6 +95,28 @@ def owned_fields(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
             fields: Mapping[str, Any] = entry["fieldsV1"]
             return fields
     return None
+
+
+def _of_others(live: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        entry
+        for entry in live["metadata"].get("managedFields", ())
+        if entry["manager"] not in _KNOWN_MANAGERS and entry.get("subresource") != "status"
+    ]
+
+
+def _taken(owned: Mapping[str, Any], desired: Any, live: Any, path: str) -> Iterator[str]:
+    """Paths of `owned` (a fieldsV1 tree) at which `desired` says one thing and `live` another."""
+    for token, below in owned.items():
+        kind, _, text = token.partition(":")
+        if kind == "f" and isinstance(desired, Mapping) and isinstance(live, Mapping) and text in desired:
+            here = _join(path, text)
+            if below:
+                yield from _taken(below, desired[text], live.get(text), here)
+            elif text in live and desired[text] != live[text]:
+                yield here
+        elif kind == "k" and (item := _find(desired, keys := json.loads(text))) is not None:
+            yield from _taken(below, item, _find(live, keys), _item(path, keys))
 
 
 def _missing(desired: Any, live: Any, path: str) -> Iterator[str]:
