@@ -63,7 +63,7 @@ def autoscaler_view(live: Mapping[str, Any]) -> AutoscalerView:
     status = live.get("status", {})
     found = {condition["type"]: condition for condition in status.get("conditions", ())}
     able, active = found.get("AbleToScale", {}), found.get("ScalingActive", {})
-    wrong = next((entry for entry in (able, active) if entry.get("status") == "False"), {})
+    wrong: Mapping[str, Any] = next((entry for entry in (able, active) if entry.get("status") == "False"), {})
     # Before its first success each metric has an entry without a name.
     named = (_metric_name(entry) for entry in status.get("currentMetrics") or ())
     return AutoscalerView(
