@@ -60,9 +60,7 @@ def last_writer(live: Mapping[str, Any]) -> str:
 
 def taken(desired: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, list[str]]:
     """Paths at which another manager set something else than is desired, by that manager."""
-    found = {
-        str(entry["manager"]): sorted(_taken(entry["fieldsV1"], desired, live, "")) for entry in _of_others(live)
-    }
+    found = {str(entry["manager"]): sorted(_taken(entry["fieldsV1"], desired, live, "")) for entry in _of_others(live)}
     return {manager: paths for manager, paths in found.items() if paths}
 
 

@@ -34,6 +34,7 @@ CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 POD = Kind("", "v1", "Pod", "pods")
 NODE = Kind("", "v1", "Node", "nodes")
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets")
+EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")

@@ -11,6 +11,8 @@ from typing import Any
 
 from octavo_operator import apply, groups, kinds, kube, observed, pins, plan, reports, service, status
 from octavo_operator.desired.children import children
+from octavo_operator.events import journal, notes
+from octavo_operator.events.strangers import Strangers
 from octavo_operator.installation import Installation
 from octavo_operator.inventory import Inventory
 from octavo_operator.kinds import Kind, Ref
@@ -40,6 +42,8 @@ class Reconciler:
         self._watched = watched
         self._installation = installation
         self._upkeep = Upkeep(api, watched.children_of)
+        self._journal = journal.Journal(api, time.monotonic)
+        self._strangers = Strangers()
         inventory = Inventory(api, installation.clusterwide, time.monotonic)
         self._rollouts = Rollouts(api, inventory, watched.pods_of)
 
@@ -53,6 +57,7 @@ class Reconciler:
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._upkeep.contests.forget(key)
             self._rollouts.forget(key)
+            self._strangers.forget(key)
             return None
         found = await self._upkeep.find(key, [Ref(service.workload_kind(live), key.name)])
         try:
@@ -62,7 +67,7 @@ class Reconciler:
             step = await self._rollouts.refine(wanted, plan.plan(wanted, workload), workload)
             served = self._watched.served()
             desired = Desired(children(wanted, step, served, self._surroundings()), served, step.reason)
-            await self._upkeep.bring_about(wanted, desired, found)
+            writes = await self._upkeep.bring_about(wanted, desired, found)
         except errors.SpecError as error:
             await self._stall(live, found, status.Problem(error.reason, str(error)))
         except NameConflictError as error:
@@ -75,6 +80,8 @@ class Reconciler:
             raise
         else:
             seen, contested = self._observe(live, found), self._upkeep.contests.complaint(key)
+            await self._tell(live, [note for write in writes for note in notes.of_write(write, step.reason)])
+            await self._tell(live, self._strangers.notes(key, seen.children))
             report = reports.report(wanted, step, seen)
             await self._write_status(live, status.serving(wanted, step, seen, report, contested))
             looks = (self._upkeep.contests.look_again_s(key), self._rollouts.look_again_s(step))
@@ -117,6 +124,13 @@ class Reconciler:
         changed = status.merged(live.get("status", {}), desired, _time())
         if changed is not None:
             await self._api.apply_status(kinds.INFERENCE_SERVICE, live, changed)
+            await self._tell(live, notes.of_status(live.get("status", {}), changed))
+
+    async def _tell(self, live: Body, told: list[notes.Note]) -> None:
+        if told:
+            key = service.Key(live["metadata"]["namespace"], live["metadata"]["name"])
+            subject = journal.Subject(key, live["metadata"]["uid"], self._watched.pods_of(key))
+            await self._journal.tell(subject, told)
 
 
 def _time(ago_s: float = 0.0) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from octavo_operator import apply, contention, kube, names, replicas
 from octavo_operator.desired.children import Child
+from octavo_operator.events.notes import Write
 from octavo_operator.kinds import Kind, Ref
 from octavo_operator.observed import ChildView
 from octavo_operator.service import Key, Service
@@ -49,16 +50,19 @@ class Upkeep:
         """The live objects of those names; None where there is none."""
         return {ref: await self._api.get(ref.kind, Key(key.namespace, ref.name)) for ref in refs}
 
-    async def bring_about(self, wanted: Service, desired: Desired, found: Found) -> None:
-        """Makes the children of `wanted` what is `desired`. `found` holds the live ones as far as known, and is updated."""
+    async def bring_about(self, wanted: Service, desired: Desired, found: Found) -> list[Write]:
+        """Makes the children of `wanted` what is `desired`, and returns what was applied.
+
+        `found` holds the live ones as far as known, and is updated.
+        """
         refs = {child.ref for child in desired.children}
         found.update(await self.find(wanted.key, refs - found.keys()))
         for child in desired.children:
             _refuse_foreign(child.ref, found[child.ref], wanted)
         # First, so that no autoscaler is left that would undo what is applied next.
         await self._prune(wanted, refs, desired.served)
-        for child in desired.children:
-            await self._keep(wanted, child, found, desired.why)
+        kept = [await self._keep(wanted, child, found, desired.why) for child in desired.children]
+        return [write for write in kept if write is not None]
 
     async def _prune(self, wanted: Service, desired: Set[Ref], served: Set[Kind]) -> None:
         self.contests.only(wanted.key, {str(ref) for ref in desired})
@@ -69,12 +73,12 @@ class Upkeep:
                 logger.info("%s: deleting %s, which is no longer asked for", wanted.key, view.ref)
                 await self._api.delete(view.ref.kind, Key(wanted.key.namespace, view.ref.name), view.uid)
 
-    async def _keep(self, wanted: Service, child: Child, found: Found, why: str) -> None:
+    async def _keep(self, wanted: Service, child: Child, found: Found, why: str) -> Write | None:
         live, name = found[child.ref], str(child.ref)
         if live is not None and _going(live, wanted):
             found[child.ref] = None  # its end is an event, after which it is made anew
             self.contests.nothing_to_write(wanted.key, name)
-            return
+            return None
         paths = ["all of it"] if live is None else apply.differences(child.body, live)
         if not paths:
             self.contests.nothing_to_write(wanted.key, name)
@@ -82,8 +86,10 @@ class Upkeep:
             logger.info("%s: applying %s (%s); %s", wanted.key, name, ", ".join(paths[:5]), why)
             found[child.ref] = await self._apply(child, live)
             self.contests.wrote(wanted.key, name, child.body, about)
+            return Write(child.ref, child.body, live, paths)
         else:
             logger.warning("%s: %s: waiting before it is put back", wanted.key, about)
+        return None
 
     async def _apply(self, child: Child, live: Body | None) -> dict[str, Any]:
         """Applies `child`; where what others did to the ports of `live` makes that invalid, clears it away first."""
