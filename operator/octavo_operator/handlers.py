@@ -13,6 +13,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from octavo_operator import advice, kinds, kube, names, observed, queue, reconcile, service, watches
+from octavo_operator.fitting import inspections
 from octavo_operator.kinds import Kind
 
 _MANAGED = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
@@ -35,6 +36,7 @@ class Watch:
         self._listener = watched
         self._pods: Mapping[service.Key, Any] = {}
         self._children: Mapping[service.Key, Any] = {}
+        self._inspections: Mapping[service.Key, Any] = {}
         self._services: Mapping[service.Key, Any] = {}
         self._served: frozenset[Kind] = frozenset()
         self.registry = kopf.OperatorRegistry()
@@ -48,6 +50,7 @@ class Watch:
             pods_of=lambda key: tuple(self._pods.get(key, ())),
             children_of=lambda key: tuple(self._children.get(key, ())),
             served=lambda: self._served,
+            inspections_of=lambda key: tuple(self._inspections.get(key, ())),
         )
 
     def running(self, key: service.Key) -> advice.Running:
@@ -83,6 +86,7 @@ class Watch:
         kopf.on.startup(registry=self.registry)(self._keep_indices)
         kopf.index(names.GROUP, names.VERSION, names.PLURAL, id="services", registry=self.registry)(_service_key)
         kopf.index("", "v1", "pods", id="pods", registry=self.registry)(_pod)
+        kopf.index("", "v1", "pods", id="inspections", registry=self.registry)(_inspection)
         kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=self.registry)(self._service_changed)
         for kind in (*_CHILDREN, kinds.POD):
             kopf.on.event(kind.group, kind.version, kind.plural, registry=self.registry)(self._child_changed)
@@ -108,13 +112,14 @@ class Watch:
     async def _keep_indices(self, **indices: Any) -> None:
         # kopf fills them before the first event is handled, and keeps them current.
         self._pods, self._services, self._children = indices["pods"], indices["services"], indices["children"]
+        self._inspections = indices["inspections"]
 
     async def _service_changed(self, namespace: str | None, name: str, **_: Any) -> None:
         self._keys.add(_key(namespace, name))
 
     async def _child_changed(self, namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
-        if names.SERVICE_LABEL in labels:
-            self._keys.add(_key(namespace, labels[names.SERVICE_LABEL]))
+        if of := labels.get(names.SERVICE_LABEL, labels.get(names.INSPECTS_LABEL)):
+            self._keys.add(_key(namespace, of))
 
 
 def _key(namespace: str | None, name: str) -> service.Key:
@@ -152,6 +157,14 @@ async def _pod(
     if names.SERVICE_LABEL not in labels:
         return None
     return {_key(namespace, labels[names.SERVICE_LABEL]): observed.pod_view(body)}
+
+
+async def _inspection(
+    namespace: str | None, labels: Mapping[str, str], body: kopf.Body, **_: Any
+) -> dict[service.Key, inspections.InspectionView] | None:
+    if names.INSPECTS_LABEL not in labels:
+        return None
+    return {_key(namespace, labels[names.INSPECTS_LABEL]): inspections.view(body)}
 
 
 async def _child(

@@ -21,6 +21,9 @@ class Report:
     conditions: tuple[Condition, ...] = ()
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def plus(self, condition: Condition, fields: Mapping[str, Any]) -> "Report":
+        return Report((*self.conditions, condition), {**self.fields, **fields})
+
 
 NOTHING = Report()
 

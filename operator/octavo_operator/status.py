@@ -44,10 +44,10 @@ class Progress:
 
 
 def serving(
-    service: Service, plan: Plan, observed: Observed, report: Report = NOTHING, contested: str = ""
+    service: Service, plan: Plan, observed: Observed, report: Report = NOTHING, obstacle: Progress | None = None
 ) -> dict[str, Any]:
-    """The status of a service whose children were applied; `contested` says what others keep changing in them."""
-    progress = Progress(False, "Contested", contested) if contested else measure(service, plan, observed)
+    """The status of a service whose children were applied, as far as there is no `obstacle` to it."""
+    progress = obstacle or measure(service, plan, observed)
     ready = observed.deployment.ready if observed.deployment else 0
     conditions = [
         Condition.of("Ready", progress.done, progress.reason, progress.message),
@@ -58,6 +58,11 @@ def serving(
     ]
     common = _common(service.key, service.generation, observed, conditions, report)
     return {"revision": pod.revision(service), "runtimeImage": service.runtime.image, **common}
+
+
+def contested(complaint: str) -> Progress | None:
+    """What keeps a service whose children others keep changing; `complaint` is empty where nobody does."""
+    return Progress(False, "Contested", complaint) if complaint else None
 
 
 def stalled(live: Mapping[str, Any], problem: Problem, observed: Observed, report: Report = NOTHING) -> dict[str, Any]:

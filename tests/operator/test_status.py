@@ -193,7 +193,9 @@ def test_a_denied_write_is_reconciling_not_stalled() -> None:
 
 def test_a_contested_service_is_on_its_way_however_its_pods_are_and_keeps_its_image() -> None:
     service = parsed()
-    found = status.serving(service, plan(service), Observed(settled(1, 1, 1), (READY,)), contested="someone meddles")
+    found = status.serving(
+        service, plan(service), Observed(settled(1, 1, 1), (READY,)), obstacle=status.contested("someone meddles")
+    )
     assert ready_condition(found) == ("Contested", "someone meddles")
     assert conditions(found) == {
         "Ready": "False",

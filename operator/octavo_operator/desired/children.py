@@ -29,15 +29,22 @@ _ANYWHERE = Installation()
 
 @dataclasses.dataclass(frozen=True)
 class Child:
-    """An object as it shall be. `handover` is the number of pods that is handed over to an autoscaler with it."""
+    """An object as it shall be. `handover` is the number of pods that is handed over to an autoscaler with it. What is `held` stays
+    as it is for now: neither made nor changed nor deleted."""
 
     kind: Kind
     body: Mapping[str, Any]
     handover: int | None = None
+    held: bool = False
 
     @property
     def ref(self) -> Ref:
         return Ref(self.kind, self.body["metadata"]["name"])
+
+    @property
+    def is_workload(self) -> bool:
+        """Whether it makes the pods."""
+        return self.kind in (kinds.DEPLOYMENT, kinds.LEADER_WORKER_SET)
 
 
 def children(service: Service, plan: Plan, served: Set[Kind], installation: Installation = _ANYWHERE) -> list[Child]:

@@ -1,0 +1,134 @@
+"""From what is known of a service's model to what happens with its pods: made, or kept waiting. Pure.
+
+Pods of which it is not known whether they fit wait for the inspection, for two minutes at most; pods that do not fit are not made.
+Pods that are there are never touched by this: a workload that waits stays as it is.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from octavo_operator import kinds
+from octavo_operator.desired import pod
+from octavo_operator.desired.children import Child
+from octavo_operator.desired.inspect import digest, inspection_job, inspection_pod, job_name
+from octavo_operator.fitting import verdict
+from octavo_operator.fitting.gpu_memory import GpuMemory
+from octavo_operator.fitting.inspections import Insight, InspectionView, insight, record
+from octavo_operator.fitting.verdict import CONDITION, INSPECTING, Verdict
+from octavo_operator.fitting.workload import makes, runtime_container
+from octavo_operator.observed import Observed
+from octavo_operator.plan import Plan
+from octavo_operator.service import Service
+from octavo_operator.status import Problem, Progress
+
+PATIENCE_S = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What decides beside the spec: the service's status as it was, the pods that inspect its model, its live workload and how many
+    of its pods are ready, the memory of GPUs that they may come to, and how long the model has been inspected."""
+
+    status: Mapping[str, Any]
+    inspections: Sequence[InspectionView] = ()
+    workload: Mapping[str, Any] | None = None
+    ready: int = 0
+    gpu_memory: GpuMemory | None = None
+    waited_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """`service`: with the model's revision, where that is known now and was not yet served without. `changes`: whether it makes
+    pods that there are none of yet. `job` finds out what is not known. `left_s`: how long pods wait for it at most."""
+
+    service: Service
+    verdict: Verdict
+    inspection: Mapping[str, Any]
+    changes: bool
+    job: Child | None = None
+    left_s: float = 0.0
+
+    def holds(self, step: Plan) -> bool:
+        """Whether no pods are made for now."""
+        return self.changes and step.replicas > 0 and (self.verdict.fits is False or self.left_s > 0)
+
+    def children(self, wanted: Sequence[Child], step: Plan) -> list[Child]:
+        """The service's children with the workload held back, where it is, and the Job."""
+        held = [dataclasses.replace(child, held=child.is_workload and self.holds(step)) for child in wanted]
+        return held if self.job is None else [*held, self.job]
+
+    def look_again_s(self, step: Plan) -> float | None:
+        return self.left_s if self.holds(step) and self.left_s > 0 else None
+
+    def stalls(self, step: Plan) -> bool:
+        """Whether nothing but a change of the spec makes pods."""
+        return self.holds(step) and self.verdict.fits is False
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(self.verdict.reason, self.verdict.message, spec_valid=True)
+
+    def obstacle(self, step: Plan) -> Progress | None:
+        """What pods wait for, while they do."""
+        return Progress(False, self.verdict.reason, self.verdict.message) if self.holds(step) else None
+
+    def beside(self, seen: Observed) -> "Judgement":
+        """With what the service's ready pods report of their blocks, once all are of this spec."""
+        counts = seen.deployment
+        if self.changes or counts is None or counts.updated != counts.replicas:
+            return self
+        reported = [pod.blocks_total for pod in seen.pods if pod.ready and pod.blocks_total is not None]
+        return dataclasses.replace(self, verdict=verdict.against(self.verdict, min(reported, default=None)))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Of the status."""
+        found = {"inspection": self.inspection, "sizing": self.verdict.sizing}
+        return {name: value for name, value in found.items() if value}
+
+
+def judge(service: Service, evidence: Evidence) -> Judgement:
+    plain = pod.template(service)
+    inspecting = inspection_pod(plain["spec"], runtime_container(plain["spec"]))
+    found = insight(digest(inspecting), evidence.status, evidence.inspections)
+    if not makes(evidence.workload, plain):  # else it is served without a revision already
+        service = pinned(service, found)
+    template = pod.template(service)
+    says = verdict.judge(service, template["spec"], found, evidence.gpu_memory, job_name(service.key, found.key))
+    changes = not makes(evidence.workload, template)
+    if evidence.ready and not changes:
+        says = verdict.proven(says)
+    return Judgement(
+        service=service,
+        verdict=says,
+        inspection=record(found),
+        changes=changes,
+        job=None if found.inspection else Child(kinds.JOB, inspection_job(service, inspecting)),
+        left_s=max(0.0, PATIENCE_S - evidence.waited_s) if says.reason == INSPECTING else 0.0,
+    )
+
+
+def pinned(service: Service, found: Insight) -> Service:
+    """`service` with the commit that its model's branch or tag stood for when it was inspected."""
+    hub = service.model.source.hub
+    if hub is None or found.inspection is None or found.inspection.revision is None:
+        return service
+    source = dataclasses.replace(service.model.source, hub=f"{hub.partition('@')[0]}@{found.inspection.revision}")
+    return dataclasses.replace(service, model=dataclasses.replace(service.model, source=source))
+
+
+def waited_s(status: Mapping[str, Any], now: datetime.datetime) -> float:
+    """Seconds since the condition says that the model is being inspected; 0 where it does not."""
+    for condition in status.get("conditions", ()):
+        if (condition["type"], condition["reason"]) == (CONDITION, INSPECTING):
+            since = datetime.datetime.fromisoformat(condition["lastTransitionTime"])
+            return max(0.0, (now - since).total_seconds())
+    return 0.0
+
+
+def kept(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the status stays where nothing else can be said."""
+    return {"inspection": status["inspection"]} if status.get("inspection") else {}

@@ -1,0 +1,23 @@
+"""Whether pods of a template are there already, be they a Deployment's or a LeaderWorkerSet's. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from octavo_operator import kinds, names, pod_reason, standing
+from octavo_operator.desired import leaderworkerset
+
+
+def runtime_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = pod_reason.runtime(pod["containers"])
+    assert found is not None, f"every pod has the container {names.RUNTIME_CONTAINER}"
+    return found
+
+
+def makes(live: Mapping[str, Any] | None, template: Mapping[str, Any]) -> bool:
+    """Whether the live workload makes pods of that template; what is not there makes none."""
+    if live is None:
+        return False
+    if live["kind"] == kinds.DEPLOYMENT.kind:
+        return standing.holds(live, template)
+    wanted = {"spec": {"leaderWorkerTemplate": leaderworkerset.templates(dict(template))}}
+    return leaderworkerset.revision_of(live) == leaderworkerset.revision_of(wanted)
