@@ -80,16 +80,16 @@ def _stuck_message(service: Service, plan: Plan, outlook: Outlook) -> str:
 
 
 def _insufficient(service: Service, outlook: Outlook) -> str:
-    room, words = outlook.room, outlook.standing.words
-    if room is not None and not room.free:
+    room = outlook.room
+    if room is None or (outlook.standing.words and room.slots()):
+        return "Unschedulable"
+    if not room.free:
         return "NoNodeOpen"
-    if room is None or room.slots():
-        return "Unschedulable" if words else "InsufficientResources"
     return "InsufficientGPUs" if room.scarce() == service.gpu.resource else "InsufficientResources"
 
 
 def _others(stand: Standing) -> str:
-    return f"{_pods(len(stand.old))} of the earlier template stay meanwhile" if stand.old else ""
+    return "the old pods stay meanwhile" if stand.old else ""
 
 
 def _sentence(first: str, second: str) -> str:

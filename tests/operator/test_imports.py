@@ -63,20 +63,31 @@ def test_only_the_edges_know_the_frameworks() -> None:
 
 def test_what_decides_waits_for_nothing() -> None:
     pure = {
+        "allowances.py",
         "apply.py",
         "backoff.py",
         "conditions.py",
         "contention.py",
+        "doubts.py",
+        "installation.py",
         "kinds.py",
         "observed.py",
+        "pins.py",
         "plan.py",
+        "prospects.py",
         "quantity.py",
         "reports.py",
         "service.py",
+        "standing.py",
         "status.py",
+        "strategy.py",
     }
     root = Path(octavo_operator.__file__).parent
-    folders = {str(file.relative_to(root)) for folder in ("desired", "spec") for file in (root / folder).rglob("*.py")}
+    folders = {
+        str(file.relative_to(root))
+        for folder in ("capacity", "desired", "spec")
+        for file in (root / folder).rglob("*.py")
+    }
     assert not importers("asyncio") & (pure | folders)
     assert not importers("aiohttp") & (pure | folders)
 
