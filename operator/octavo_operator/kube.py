@@ -123,6 +123,13 @@ class Kube:
         """Server-side apply, taking over what others set. Returns the live object."""
         return await self._apply(kind, body, subresource="", manager=manager)
 
+    async def annotate(self, kind: Kind, key: Key, uid: str, annotations: Mapping[str, str]) -> None:
+        """Applies annotations, and nothing else, to an object that others made; UnavailableError where it is gone, or another
+        manager has set one of them."""
+        metadata = {"name": key.name, "namespace": key.namespace, "uid": uid, "annotations": dict(annotations)}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        await self._patch(kind, metadata, body, content_type="application/apply-patch+yaml")
+
     async def create(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
         """Makes the object; UnavailableError where there is one of its name."""
         metadata = body["metadata"]
@@ -152,7 +159,7 @@ class Kube:
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         path = self._resource(kind).path(key.name, key.namespace)
         if await self._request("delete", path, body=body) is not None:
-            self.writes[kind.kind] = self.writes.get(kind.kind, 0) + 1
+            _count(self.writes, kind.kind)
 
     async def learn_version(self) -> None:
         """Keeps `version` what the API server is now: major and minor."""
@@ -199,10 +206,6 @@ class Kube:
     async def _write(
         self, kind: Kind, metadata: Mapping[str, Any], method: str, path: str, body: Any, **arguments: Any
     ) -> dict[str, Any]:
-        if not self._may_write():
-            raise UnavailableError(
-                f"{kind.kind} {metadata['namespace']}/{metadata['name']}: another operator writes now"
-            )
         arguments = {"field_manager": names.FIELD_MANAGER, **arguments}
         written = await self._request(method, path, body=body, **arguments)
         if written is None:
@@ -212,6 +215,8 @@ class Kube:
 
     async def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any] | None:
         """The answer's JSON, or None for 404."""
+        if method != "get" and not self._may_write():
+            raise UnavailableError(f"{method} {path}: this operator does not lead, or its lease ran out")
         _count(self.requests, method)
         try:
             answer: dict[str, Any] = await self._dynamic.request(
