@@ -73,6 +73,13 @@ def write_all(folder: Path) -> None:
     (folder / "service-accounts.pub").write_bytes(public)
 
 
+def write_serving(folder: Path, *hosts: str) -> bytes:
+    """Writes `tls.crt` and `tls.key` for a server of those names, by an authority made for it; returns the authority as PEM."""
+    authority, key = Authority(), ec.generate_private_key(ec.SECP256R1())
+    _write(folder / "tls", authority.sign(Identity("tls", hosts[0], hosts=hosts), key), key)
+    return authority.certificate.public_bytes(serialization.Encoding.PEM)
+
+
 class Authority:
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())

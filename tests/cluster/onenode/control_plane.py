@@ -26,6 +26,23 @@ def start(processes: Processes) -> None:
     wait_until(_has_default_account, "the default service account", processes, NAMES)
 
 
+def restart_api_server(processes: Processes) -> None:
+    """Ends and starts the API server alone, and waits until it is ready; what it keeps is etcd's."""
+    processes.end("kube-apiserver")
+    processes.start("kube-apiserver", [binaries.path("kube-apiserver"), *_api_server()], child_environ())
+    wait_until(is_ready, "kube-apiserver to be ready again", processes, ("etcd", "kube-apiserver"))
+
+
+def restart_controllers(processes: Processes, requests_per_s: int | None = None) -> None:
+    """Starts controller-manager and scheduler anew, with that limit to their requests; None is their own, for small clusters."""
+    limits = (
+        [] if requests_per_s is None else [f"--kube-api-qps={requests_per_s}", f"--kube-api-burst={2 * requests_per_s}"]
+    )
+    processes.end("kube-controller-manager", "kube-scheduler")
+    for name, flags in (("kube-controller-manager", _controller_manager()), ("kube-scheduler", _scheduler())):
+        processes.start(name, [binaries.path(name), *flags, *limits], child_environ())
+
+
 def kubectl(*words: str, check: bool = True, timeout_s: float = 30.0) -> str:
     """kubectl as the cluster's administrator."""
     return run(binaries.path("kubectl"), f"--kubeconfig={layout.KUBECONFIG}", *words, check=check, timeout_s=timeout_s)

@@ -1,0 +1,96 @@
+"""How the operator grows with the number of services, on a real API server: time to converge, API calls, memory, writes when idle.
+
+    octavo bench operator_scale [--services 100 300 1000] [--idle-s 30]
+    python -m bench.operator_scale …                                      the same
+
+It needs the one-node cluster (`make cluster`) to itself: nodes and pods are played by kwok, controllers and scheduler run with
+higher limits than their own (20 requests a second would be all that is measured). Each number of services has a fresh operator of
+the working tree. `converged`: from the first service's creation to the operator's last write. Requests are all but watches. With
+another busy process every figure rises; on few cores the API server and the controllers take most of the time.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.arguments import positive
+from bench.machine import machine
+from bench.operator_scale_run import Figures, made_namespaces, measure
+from tests.cluster.access import resolve
+from tests.cluster.fake_nodes import fake_nodes
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.onenode import control_plane, lifecycle
+
+NODES = ("scale-1", "scale-2", "scale-3", "scale-4")
+PER_NODE = {"pods": "1000", "nvidia.com/gpu": "1000", "cpu": "4000", "memory": "16Ti"}
+REQUESTS_PER_S = 500
+LONGEST_S = 120.0
+MOST_BYTES = 200 * 2**20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="octavo bench operator_scale", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--services", type=positive, nargs="+", default=[100, 300, 1000], help="(default: 100 300 1000)"
+    )
+    parser.add_argument(
+        "--idle-s", type=positive, default=30, help="seconds for which it is watched idle (default: 30)"
+    )
+    parser.add_argument("--limit-s", type=positive, default=600, help="longest time to converge (default: 600)")
+    parsed = parser.parse_args(arguments)
+    if not lifecycle.is_healthy():
+        parser.error("the one-node cluster does not run: start it by `make cluster`")
+    print(f"{machine()}\n", flush=True)
+    found = _measured(parsed.services, parsed.idle_s, parsed.limit_s)
+    print(table(found))
+    return 0 if all(map(good, found)) else 1
+
+
+def _measured(numbers: Sequence[int], idle_s: float, limit_s: float) -> list[Figures]:
+    cluster = Kubectl(resolve({}))
+    with tempfile.TemporaryDirectory(prefix="octavo-scale-", dir=Path.home()) as name:
+        folder = Path(name)
+        control_plane.restart_controllers(lifecycle.PROCESSES, REQUESTS_PER_S)
+        try:
+            with fake_nodes(cluster, folder, NODES, capacity=PER_NODE), made_namespaces(cluster):
+                return [measure(cluster.access, number, idle_s, limit_s, folder / "operator.log") for number in numbers]
+        finally:
+            control_plane.restart_controllers(lifecycle.PROCESSES)
+
+
+def good(figures: Figures) -> bool:
+    """Whether it is what the project wants of a thousand services."""
+    return (
+        figures.ready == figures.services
+        and figures.converged_s <= LONGEST_S
+        and figures.idle_writes == 0
+        and figures.peak_bytes <= MOST_BYTES
+    )
+
+
+def table(rows: Sequence[Figures]) -> str:
+    lines = [
+        "| services | created | converged | Ready | requests each | writes each | reconciles each | operator CPU | memory at most "
+        "| idle: writes, requests |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        each = [f"{count / row.services:.1f}" for count in (row.requests, row.writes, row.reconciles)]
+        cells = [
+            f"{row.services}",
+            f"{row.created_s:.0f} s",
+            f"{row.converged_s:.0f} s",
+            f"{row.ready}",
+            *each,
+            f"{row.cpu_s:.0f} s",
+            f"{row.peak_bytes / 2**20:.0f} MiB",
+            f"{row.idle_writes:.0f}, {row.idle_requests:.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

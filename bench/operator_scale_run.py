@@ -1,0 +1,150 @@
+"""One operator process and many services on the one-node cluster, whose pods kwok plays: what `operator_scale` measures."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo_operator import kinds, kube
+from tests.cluster.access import Access
+from tests.cluster.fake_nodes import SELECTOR, TOLERATION
+from tests.cluster.installation import OWNED_LABEL
+from tests.cluster.kubectl import Kubectl, wait_for
+from tests.cluster.operator_process import Operator, operator
+
+NAMESPACES = 10
+CREATED_AT_ONCE = 16
+# The operator is done when it has written nothing for so long; the time that counts ends with its last write.
+QUIET_S = 8.0
+IMAGE = "registry.invalid/octavo-runtime:1"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one number of services. Counts are the operator's own; requests are those that are no watch."""
+
+    services: int
+    created_s: float
+    converged_s: float
+    ready: int
+    requests: float
+    writes: float
+    reconciles: float
+    cpu_s: float
+    peak_bytes: int
+    idle_writes: float
+    idle_requests: float
+
+
+def namespaces() -> list[str]:
+    return [f"octavo-scale-{number}" for number in range(NAMESPACES)]
+
+
+def service(number: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "serving.octavo.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": f"s{number:04d}", "namespace": namespaces()[number % NAMESPACES]},
+        "spec": {
+            "model": {"source": "file:///models/any.gguf"},
+            "device": "gpu",
+            "gpu": {"nodeSelector": SELECTOR, "tolerations": [TOLERATION]},
+            "replicas": 1,
+        },
+    }
+
+
+@contextlib.contextmanager
+def made_namespaces(cluster: Kubectl) -> Iterator[None]:
+    labels = {OWNED_LABEL: "true"}
+    cluster.apply(
+        *(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+            for name in namespaces()
+        )
+    )
+    try:
+        yield
+    finally:
+        cluster.run("delete", "namespaces", *namespaces(), "--ignore-not-found", "--wait=false", timeout_s=60.0)
+
+
+def measure(access: Access, services: int, idle_s: float, limit_s: float, log: Path) -> Figures:
+    """With a fresh operator and no services at the beginning; they are deleted at the end. Raises TimeoutError past `limit_s`."""
+    cluster = Kubectl(access)
+    with operator(access, log, f"--runtime-image={IMAGE}") as process:
+        began_s = time.monotonic()
+        try:
+            asyncio.run(_create(access, services))
+            created_s = time.monotonic() - began_s
+            converged_s = _settled_s(process, services, began_s, limit_s)
+            counted = _counts(process)
+            ready = _ready(cluster)
+            time.sleep(idle_s)
+            after = _counts(process)
+        finally:
+            _clear(cluster)
+        return Figures(
+            services,
+            created_s,
+            converged_s,
+            ready,
+            *counted,
+            process.cpu_s(),
+            process.peak_bytes(),
+            idle_writes=after[1] - counted[1],
+            idle_requests=after[0] - counted[0],
+        )
+
+
+def _clear(cluster: Kubectl) -> None:
+    """Deletes the services, and returns once their pods are gone too: the next number begins from nothing."""
+    for name in namespaces():
+        cluster.within(name).run("delete", "inferenceservices", "--all", "--wait=false", timeout_s=120.0)
+    for name in namespaces():
+        within = cluster.within(name)
+        wait_for(lambda within=within: not within.run("get", "pods", "--output=name"), 300, f"pods of {name} to go")  # type: ignore[misc]
+
+
+async def _create(access: Access, services: int) -> None:
+    waiting = iter(range(services))
+
+    async def some(api: kube.Kube) -> None:
+        for number in waiting:
+            await api.create(kinds.INFERENCE_SERVICE, service(number))
+
+    async with kube.connection(kube.Access(access.kubeconfig, access.context)) as api:
+        await asyncio.gather(*(some(api) for _ in range(CREATED_AT_ONCE)))
+
+
+def _settled_s(process: Operator, services: int, began_s: float, limit_s: float) -> float:
+    """Seconds from the beginning to the last write of the operator, once every service had its two children and a status."""
+    writes, at_s = 0.0, began_s
+    while True:
+        now_s, counted = time.monotonic(), process.writes()
+        if counted != writes:
+            writes, at_s = counted, now_s
+        waiting = process.sample("octavo_operator_queue_depth")
+        if writes >= 3 * services and waiting == 0 and now_s - at_s > QUIET_S:
+            return at_s - began_s
+        if now_s - began_s > limit_s:
+            raise TimeoutError(
+                f"{services} services: {writes:.0f} writes and still {waiting} waiting after {limit_s:.0f} s"
+            )
+        time.sleep(0.5)
+
+
+def _counts(process: Operator) -> tuple[float, float, float]:
+    """Requests, writes and reconciles so far."""
+    names = ("api_requests_total", "writes_total", "reconciles_total")
+    requests, writes, reconciles = (process.sample(f"octavo_operator_{name}") or 0.0 for name in names)
+    return requests, writes, reconciles
+
+
+def _ready(cluster: Kubectl) -> int:
+    path = '{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+    found = (cluster.within(name).run("get", "inferenceservices", f"--output=jsonpath={path}") for name in namespaces())
+    return sum(text.split().count("True") for text in found)
