@@ -16,6 +16,7 @@ from octavo_operator.events.strangers import Strangers
 from octavo_operator.installation import Installation
 from octavo_operator.inventory import Inventory
 from octavo_operator.kinds import Kind, Ref
+from octavo_operator.marking import Marking
 from octavo_operator.rollouts import Rollouts
 from octavo_operator.spec import errors
 from octavo_operator.state import degradation
@@ -44,6 +45,7 @@ class Reconciler:
         self._upkeep = Upkeep(api, watched.children_of)
         self._journal = journal.Journal(api, time.monotonic)
         self._strangers = Strangers()
+        self._marking = Marking(api, readings, time.monotonic)
         inventory = Inventory(api, installation.clusterwide, time.monotonic)
         self._rollouts = Rollouts(api, inventory, watched.pods_of)
 
@@ -84,7 +86,7 @@ class Reconciler:
             await self._tell(live, self._strangers.notes(key, seen.children))
             report = reports.report(wanted, step, seen)
             await self._write_status(live, status.serving(wanted, step, seen, report, contested))
-            looks = (self._upkeep.contests.look_again_s(key), self._rollouts.look_again_s(step))
+            looks = (await self._marking.mark(wanted, seen.pods), self._upkeep.contests.look_again_s(key), self._rollouts.look_again_s(step))
             return min((look for look in looks if look is not None), default=None)
         return None
 
