@@ -1,4 +1,4 @@
-"""`octavo serve | drain | inspect | preload | manifest | bench | --version`.
+"""`octavo serve | drain | inspect | fit | preload | manifest | bench | --version`.
 
 The flags of `serve` come from `config.py`'s table, each also in an `OCTAVO_…` variable of the environment.
 
@@ -13,6 +13,7 @@ from dataclasses import Field
 from typing import Any
 
 import octavo_runtime
+from octavo_runtime import cli_fit
 from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags, parse_seconds
 
 ENVIRONMENT_OF_OTHERS = ("OCTAVO_KUBECONFIG", "OCTAVO_CONTEXT", "OCTAVO_CACHE")  # of the repository's tests and demo
@@ -73,6 +74,7 @@ _RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": _run_serve,
     "drain": _run_drain,
     "inspect": _run_inspect,
+    "fit": cli_fit.run,
     "preload": _run_preload,
     "manifest": _run_manifest,
     "bench": _run_bench,
@@ -125,6 +127,9 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_inspect(
         commands.add_parser("inspect", help="what a model needs of memory, without loading it", allow_abbrev=False)
+    )
+    cli_fit.add_arguments(
+        commands.add_parser("fit", help="whether a model fits into so much memory", allow_abbrev=False)
     )
     _add_preload(
         commands.add_parser(

@@ -5,6 +5,8 @@ import dataclasses
 from octavo_sizing.amounts import bytes_text, tokens_text
 from octavo_sizing.fit import Fit
 
+_ARITHMETIC_LENGTH = 1024  # of the status's field
+
 
 @dataclasses.dataclass(frozen=True)
 class Words:
@@ -56,6 +58,21 @@ def verdict(fit: Fit, words: Words) -> str:
             f"{fit.context_tokens:,}, for which it takes {bytes_text(fit.context_bytes)}"
         )
     return f"fits, with contexts of {tokens_text(fit.context_tokens)}"
+
+
+def fields(fit: Fit) -> dict[str, int | str]:
+    """As JSON and the status have it; what is not known is left out."""
+    found = {
+        "weightsBytes": fit.weights_bytes,
+        "kvBytesPerToken": fit.kv_token_bytes,
+        "blocks": fit.blocks,
+        "maxConcurrentTokens": fit.concurrent_tokens,
+        "largestContextTokens": fit.largest_context_tokens,
+        "perGpuBytes": fit.context_bytes,
+        "smallestTensor": fit.smallest_tensor,
+        "arithmetic": arithmetic(fit)[:_ARITHMETIC_LENGTH],
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _need(fit: Fit) -> str:

@@ -19,14 +19,13 @@ from octavo_sizing.errors import DegreeError, SizingError
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.flags import with_flags
 from octavo_sizing.model import Model
-from octavo_sizing.report import CPU_FIELDS, FIELDS, arithmetic, verdict
+from octavo_sizing.report import CPU_FIELDS, FIELDS, arithmetic, fields, verdict
 from octavo_sizing.setup import Setup
 
 CONDITION = "MemoryFits"
 INSPECTING = "Inspecting"
 # Predictions that are further off than this are told.
 _TOLERANCE = 0.1
-_ARITHMETIC_LENGTH = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +61,8 @@ def judge(service: Service, pod: Mapping[str, Any], found: Insight, gpu: GpuMemo
     if best.fits and not worst.fits:
         least = bytes_text(worst.setup.memory_bytes or 0)
         narrow = f"not on GPUs of {least}, which eligible nodes have: narrow spec.gpu.nodeSelector; otherwise it {text}"
-        return Verdict(True, "FitsSomeNodes", narrow, _sizing(best))
-    return Verdict(best.fits, _reason(best), text, _sizing(worst))
+        return Verdict(True, "FitsSomeNodes", narrow, fields(best))
+    return Verdict(best.fits, _reason(best), text, fields(worst))
 
 
 def setup_of(service: Service, pod: Mapping[str, Any]) -> Setup:
@@ -123,17 +122,3 @@ def _reason(found: Fit) -> str:
         return "NoLimit"
     largest = found.largest_context_tokens or 0
     return "Fits" if largest >= found.context_tokens else "ContextLimited"
-
-
-def _sizing(found: Fit) -> dict[str, Any]:
-    fields = {
-        "weightsBytes": found.weights_bytes,
-        "kvBytesPerToken": found.kv_token_bytes,
-        "blocks": found.blocks,
-        "maxConcurrentTokens": found.concurrent_tokens,
-        "largestContextTokens": found.largest_context_tokens,
-        "perGpuBytes": found.context_bytes,
-        "smallestTensor": found.smallest_tensor,
-        "arithmetic": arithmetic(found)[:_ARITHMETIC_LENGTH],
-    }
-    return {name: value for name, value in fields.items() if value is not None}
