@@ -1,0 +1,194 @@
+"""Which pods wait for a verdict, for how long, and which are made whatever it is."""
+
+import dataclasses
+import datetime
+from typing import Any
+
+import pytest
+
+from octavo_operator import kinds
+from octavo_operator.desired import leaderworkerset, pod
+from octavo_operator.desired.children import children
+from octavo_operator.fitting.inspections import InspectionView
+from octavo_operator.fitting.judgement import PATIENCE_S, Evidence, Judgement, judge, kept, waited_s
+from octavo_operator.kinds import Kind
+from octavo_operator.observed import DeploymentView, Observed, PodView
+from octavo_operator.plan import plan
+from octavo_operator.service import Service
+from tests.operator.fitting.samples import LARGE, inspected, key_of, status_with
+from tests.operator.samples import parsed
+
+SMALL = inspected()
+TOO_SMALL = {"resources": {"memory": "1Gi"}}
+SERVED: frozenset[Kind] = frozenset(kinds.OPTIONAL)
+
+
+def known(service: Service, found: Any = SMALL, **more: Any) -> Evidence:
+    return Evidence(status_with(service, found), **more)
+
+
+def live(service: Service) -> dict[str, Any]:
+    """The workload that makes the service's pods, as far as it matters."""
+    if service.workload_kind == kinds.DEPLOYMENT:
+        applied = [{"manager": "octavo-operator", "operation": "Apply", "fieldsV1": {}}]
+        return {
+            "kind": "Deployment",
+            "metadata": {"managedFields": applied},
+            "spec": {"template": pod.template(service)},
+        }
+    return {
+        "kind": "LeaderWorkerSet",
+        "metadata": {},
+        "spec": {"leaderWorkerTemplate": leaderworkerset.templates(pod.template(service))},
+    }
+
+
+def outcome(judged: Judgement, service: Service) -> tuple[bool, bool]:
+    """Whether the workload is held back, and whether a Job is made."""
+    step = plan(judged.service, None)
+    found = judged.children(children(judged.service, step, SERVED), step)
+    [workload] = [child for child in found if child.is_workload]
+    assert not any(child.held for child in found if not child.is_workload)
+    return workload.held, any(child.kind == kinds.JOB for child in found)
+
+
+@pytest.mark.parametrize("nodes", [1, 2], ids=["Deployment", "LeaderWorkerSet"])
+def test_first_pods_wait_for_the_inspection(nodes: int) -> None:
+    service = parsed(parallelism={"tensor": 2, "nodes": nodes}, device="gpu")
+    judged = judge(service, Evidence({}))
+    assert outcome(judged, service) == (True, True)
+    step = plan(service, None)
+    obstacle = judged.obstacle(step)
+    assert obstacle is not None
+    assert (obstacle.done, obstacle.reason) == (False, "Inspecting")
+    assert not judged.stalls(step)
+    assert judged.look_again_s(step) == PATIENCE_S
+
+
+def test_no_pods_wait_longer_than_two_minutes() -> None:
+    service = parsed()
+    judged = judge(service, Evidence({}, waited_s=PATIENCE_S))
+    assert outcome(judged, service) == (False, True)
+    assert (judged.verdict.reason, judged.look_again_s(plan(service, None))) == ("Inspecting", None)
+
+
+def test_pods_that_fit_are_made_and_the_job_is_no_longer_wanted() -> None:
+    service = parsed()
+    judged = judge(service, known(service))
+    assert outcome(judged, service) == (False, False)
+    assert judged.obstacle(plan(service, None)) is None
+    assert judged.fields["inspection"] == {"key": key_of(service), **SMALL.to_fields()}
+    assert judged.fields["sizing"]["blocks"] == 2911
+
+
+def test_a_failed_inspection_holds_nobody_and_its_job_stays() -> None:
+    service = parsed()
+    failed = InspectionView(key_of(service), "failed", "exit code 1: no such file")
+    judged = judge(service, Evidence({}, inspections=(failed,)))
+    assert outcome(judged, service) == (False, True)
+    assert judged.verdict.fits is None
+    assert f"delete the Job chat-inspect-{key_of(service)}" in judged.verdict.message
+    assert judged.fields == {"inspection": {"key": key_of(service), "error": "exit code 1: no such file"}}
+
+
+def test_pods_that_do_not_fit_are_not_made() -> None:
+    service = parsed(**TOO_SMALL)
+    judged = judge(service, known(service, LARGE))
+    assert outcome(judged, service) == (True, False)
+    step = plan(service, None)
+    assert judged.stalls(step)
+    assert (judged.problem.reason, judged.problem.spec_valid) == ("DoesNotFit", True)
+    assert judged.look_again_s(step) is None
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"replicas": 0}], ids=["suspended", "no replicas"])
+def test_where_no_pods_are_wanted_none_wait(spec: dict[str, Any]) -> None:
+    service = parsed(**TOO_SMALL, **spec)
+    for evidence in (Evidence({}), known(service, LARGE)):
+        judged = judge(service, evidence)
+        assert not outcome(judged, service)[0]
+        assert not judged.stalls(plan(service, None))
+
+
+@pytest.mark.parametrize("nodes", [1, 2], ids=["Deployment", "LeaderWorkerSet"])
+def test_pods_that_are_there_are_left_alone_whatever_is_known(nodes: int) -> None:
+    """A workload with the same template may be scaled, although nothing is known any more."""
+    service = parsed(parallelism={"tensor": 2, "nodes": nodes}, device="gpu")
+    judged = judge(service, Evidence({}, workload=live(service), ready=1))
+    assert outcome(judged, service) == (False, True)
+
+
+def test_ready_pods_prove_what_arithmetic_denies() -> None:
+    service = parsed(**TOO_SMALL)
+    crashing = judge(service, known(service, LARGE, workload=live(service)))
+    assert (crashing.verdict.fits, outcome(crashing, service)[0]) == (False, False)
+    proven = judge(service, known(service, LARGE, workload=live(service), ready=1))
+    assert (proven.verdict.fits, proven.verdict.reason) == (True, "Proven")
+
+
+def test_a_change_waits_while_the_pods_before_it_serve() -> None:
+    before, after = parsed(), parsed(model={"source": "file:///models/another"})
+    judged = judge(after, Evidence(status_with(before, SMALL), workload=live(before), ready=1))
+    assert outcome(judged, after) == (True, True)
+    assert judged.verdict.reason == "Inspecting"
+
+
+HUB = {"model": {"source": "hf://org/model@main"}}
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_all_pods_get_the_revision_that_was_inspected() -> None:
+    service = parsed(**HUB)
+    judged = judge(service, known(service, inspected(revision=COMMIT)))
+    assert judged.service.model.source.hub == f"hf://org/model@{COMMIT}"
+    args = pod.template(judged.service)["spec"]["containers"][0]["args"]
+    assert args[:2] == ["serve", f"hf://org/model@{COMMIT}"]
+    again = judge(service, known(service, inspected(revision=COMMIT), workload=live(judged.service), ready=1))
+    assert (again.service, again.changes) == (judged.service, False)
+
+
+def test_pods_that_run_without_a_revision_are_not_restarted_for_one() -> None:
+    service = parsed(**HUB)
+    judged = judge(service, known(service, inspected(revision=COMMIT), workload=live(service), ready=1))
+    assert (judged.service, judged.changes) == (service, False)
+
+
+def test_what_is_inspected_is_a_matter_of_source_and_image_alone() -> None:
+    same = [
+        parsed(),
+        parsed(replicas=3, runtime={"maxModelLen": 512}, resources={"memory": "2Gi"}, parallelism={"tensor": 3}),
+    ]
+    others = [parsed(model={"source": "file:///models/another"}), parsed(runtime={"image": "another:1"})]
+    assert len({key_of(service) for service in same}) == 1
+    assert len({key_of(service) for service in same + others}) == 3
+
+
+def test_reported_blocks_count_once_all_pods_are_of_the_spec() -> None:
+    service = parsed()
+    judged = judge(service, known(service, workload=live(service), ready=1))
+    pods = tuple(
+        PodView(name, ready=ready, ending=False, reason="", blocks_total=blocks)
+        for name, ready, blocks in (("a", True, 3000), ("b", True, 2900), ("c", False, 7), ("d", True, None))
+    )
+    seen = Observed(DeploymentView(settled=True, replicas=4, updated=4, ready=3), pods)
+    assert judged.beside(seen).fields["sizing"]["reportedBlocks"] == 2900
+    rolling = dataclasses.replace(seen, deployment=DeploymentView(settled=True, replicas=4, updated=2, ready=3))
+    assert "reportedBlocks" not in judged.beside(rolling).fields["sizing"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "waited"),
+    [pytest.param("Inspecting", 90.0, id="inspecting"), pytest.param("InspectionFailed", 0.0, id="another reason")],
+)
+def test_waiting_is_counted_from_the_condition(reason: str, waited: float) -> None:
+    now = datetime.datetime(2026, 1, 1, 0, 1, 30, tzinfo=datetime.UTC)
+    condition = {"type": "MemoryFits", "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    assert waited_s({"conditions": [{"type": "Ready", "reason": "Inspecting"}, condition]}, now) == waited
+    assert waited_s({}, now) == 0.0
+
+
+def test_the_inspection_stays_in_a_status_that_says_nothing_else() -> None:
+    service = parsed()
+    status = {**status_with(service, SMALL), "sizing": {"blocks": 1}}
+    assert kept(status) == status_with(service, SMALL)
+    assert kept({}) == {}
