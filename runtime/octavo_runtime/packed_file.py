@@ -17,7 +17,7 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -65,17 +65,22 @@ class PackedFile:
     begin: int  # of the parts
     end: int
 
-    def verify(self) -> None:
-        """Read all of it. Raises PackedFileError where it is not what was written."""
+    def verify(self, moved: Callable[[], None] = lambda: None) -> None:
+        """Read all of it; `moved` is called now and then, as a slow disk may take minutes. Raises PackedFileError where it is not
+        what was written.
+        """
         with memoryview(self.memory) as content:
             pieces = [
                 content[at : min(at + _PIECE_BYTES, self.end)] for at in range(self.begin, self.end, _PIECE_BYTES)
             ]
             with concurrent.futures.ThreadPoolExecutor(_CHECKING_THREADS) as pool:
-                found = list(pool.map(zlib.crc32, pieces))
+                found = array.array("I")
+                for checksum in pool.map(zlib.crc32, pieces):
+                    found.append(checksum)
+                    moved()
             for piece in pieces:
                 piece.release()
-        if array.array("I", found).tobytes() != self.memory[self.end :]:
+        if found.tobytes() != self.memory[self.end :]:
             raise PackedFileError("its checksum is wrong")
 
 

@@ -50,6 +50,11 @@ class BlockStore(Protocol):
         """Whether what is put is still there after a restart."""
         ...
 
+    @property
+    def on_their_way(self) -> int:
+        """Blocks that were put and are not yet where they stay."""
+        ...
+
     def has(self, key: bytes) -> bool:
         """Whether to put this block would do nothing."""
         ...

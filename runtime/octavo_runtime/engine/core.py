@@ -11,6 +11,7 @@ from octavo_runtime.engine.allocation import AllocationError
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.first_times import FirstTimes
+from octavo_runtime.engine.flushing import flush
 from octavo_runtime.engine.kv_forms import kv_dtype_name
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
@@ -31,6 +32,7 @@ from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, S
 log = logging.getLogger("octavo.engine")
 
 FULL_AUDIT_EVERY_S = 1.0
+FLUSH_S = 4.0  # at the end; `server/engine_process.py` waits for longer
 
 
 class Engine:
@@ -195,9 +197,12 @@ class Engine:
         return [] if self._tiers is None else self._tiers.stats()
 
     def close(self) -> None:
-        """Keep what traffic met; write what is on its way to the disk tier, let another engine have its folder; end the ranks."""
+        """Keep what traffic met and, on disk, what the cache holds; let another engine have the folder; end the ranks."""
         self._firsts.close()
         if self._tiers is not None:
+            written, left = flush(self.scheduler.pool, self._tiers, FLUSH_S)
+            if written or left:
+                log.info("%d cached blocks written to the disk tier at the end, %d left out", written, left)
             self._tiers.close()
         self.ranks.close()
 

@@ -100,7 +100,7 @@ def _load_on_cpu(
     block_size = forms[0].page_size
     model, max_model_len = checkpoint.config, _context(config, checkpoint.config)
     cpu = cpu_model.choose(config, model, block_size, _threads(ranks))
-    cache = WeightsCache(config.weights_folder, checkpoint)
+    cache = WeightsCache(config.weights_folder, checkpoint, lambda: progress(0))
     compute = _spanning(cpu.computing(cache), ranks)
     with torch.inference_mode():
         decoder = Decoder(model, WeightReader(checkpoint, cpu.dtype, progress), max_model_len, device, compute)

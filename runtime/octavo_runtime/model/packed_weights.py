@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -62,9 +62,10 @@ class Packer:
 
 
 class WeightsCache:
-    """One model's file in `folder`; without a folder everything is packed and nothing kept."""
+    """One model's file in `folder`; without a folder everything is packed and nothing kept. `moved`: called while it is read."""
 
-    def __init__(self, folder: Path | None, checkpoint: Checkpoint) -> None:
+    def __init__(self, folder: Path | None, checkpoint: Checkpoint, moved: Callable[[], None] = lambda: None) -> None:
+        self._moved = moved
         self._folder = folder
         self._checkpoint = checkpoint
         self._shard = checkpoint.shard if isinstance(checkpoint, ShardedCheckpoint) else Shard(0, 1)
@@ -105,7 +106,7 @@ class WeightsCache:
         started_s = time.monotonic()
         try:
             found = packed_file.open_packed(self.path, self._key)
-            found.verify()
+            found.verify(self._moved)
         except PackedFileError as error:
             log.info("weights cache: packing anew, for %s: %s", self.path, error)
             return None

@@ -18,6 +18,7 @@ from octavo_runtime.model.config import ModelConfig, ModelError
 from octavo_runtime.model.fingerprint import StoredTensor, fingerprint
 from octavo_runtime.model.gguf_weights import GgufCheckpoint
 from octavo_runtime.model.sharding import Cut, check_whole
+from octavo_runtime.source import layout
 
 
 class Checkpoint(Protocol):
@@ -85,28 +86,19 @@ class SafetensorsCheckpoint:
 
 
 def _shards(folder: Path) -> list[Path]:
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        names = _indexed(index)
-        missing = [name for name in names if not (folder / name).exists()]
-        if missing:
-            raise ModelError(
-                f"{index} names {', '.join(missing)}, which {folder} does not hold: the download is incomplete"
-            )
-        return [folder / name for name in names]
-    whole = folder / "model.safetensors"  # beside it some folders hold the weights once more in their maker's own form
-    files = [whole] if whole.exists() else sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise ModelError(f"{folder} holds no *.safetensors file: give a folder with config.json and *.safetensors")
-    return files
-
-
-def _indexed(index: Path) -> list[str]:
-    """The files that an index names."""
+    index = folder / layout.INDEX
     try:
-        return sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{index} cannot be read as an index of shards ({error!r}): fetch it again") from error
+        names = layout.weight_files((path.name for path in folder.iterdir()), index.read_text)
+    except (layout.LayoutError, OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{index} {error}: fetch it again") from error
+    if not names:
+        raise ModelError(f"{folder} holds no *.safetensors file: give a folder with config.json and *.safetensors")
+    missing = [name for name in names if not (folder / name).exists()]
+    if missing:
+        raise ModelError(
+            f"{index} names {', '.join(missing)}, which {folder} does not hold: the download is incomplete"
+        )
+    return [folder / name for name in names]
 
 
 def _names_in(file: Path) -> list[str]:

@@ -9,7 +9,7 @@ import sys
 
 from octavo_runtime.config import ServeConfig
 
-END_WAIT_S = 5.0
+END_WAIT_S = 10.0  # longer than it takes for what it keeps (`engine/core.py`)
 
 
 def start_engine(config: ServeConfig) -> "subprocess.Popen[bytes]":

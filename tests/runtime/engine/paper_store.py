@@ -35,6 +35,7 @@ class PaperStore:
 
     def __init__(self, polls: int = 0, seconds: float | None = None, most: int = 1000) -> None:
         self.lasting = False
+        self.on_their_way = 0
         self.polls = polls
         self.seconds = seconds
         self.spoiled: set[bytes] = set()

@@ -102,6 +102,19 @@ def test_a_restarted_engine_begins_with_what_the_disk_has(new_engine: MakeEngine
     assert list(again.cached.values()) == [100 // PAGE * PAGE] * SESSIONS
 
 
+def test_what_the_cache_holds_at_the_end_is_there_after_a_restart(
+    new_engine: MakeEngine, alone: Alone, tmp_path: Path
+) -> None:
+    """More blocks than the disk's queue takes at once, and none written before."""
+    with engine_with(new_engine, pages=40, kv_tier_disk=str(tmp_path)) as engine:
+        turn(engine)
+    assert len(block_files(tmp_path)) == SESSIONS * (100 // PAGE)
+    with engine_with(new_engine, pages=40, kv_tier_disk=str(tmp_path)) as engine:
+        again = turn(engine)
+    assert_right(again, alone)
+    assert list(again.cached.values()) == [100 // PAGE * PAGE] * SESSIONS
+
+
 def test_another_page_size_finds_nothing_of_it(new_engine: MakeEngine, alone: Alone, tmp_path: Path) -> None:
     with engine_with(new_engine, kv_tier_disk=str(tmp_path)) as engine:
         turn(engine)

@@ -37,6 +37,10 @@ class TierChain:
     def lasting(self) -> bool:
         return self._disk is not None
 
+    @property
+    def on_their_way(self) -> int:
+        return self._memory.sealing + (self._disk.writing if self._disk is not None else 0)
+
     def has(self, key: bytes) -> bool:
         return key in self._memory.store or (self._disk is not None and key in self._disk.store)
 

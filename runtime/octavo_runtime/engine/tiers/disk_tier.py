@@ -30,7 +30,7 @@ class DiskTier:
         self._kind = kind
         self._scratch: Row = mover.rows(1)[0]
         self._counts = TierCounts()
-        self._writes_waiting = 0
+        self.writing = 0  # blocks that are not written yet
         self._paused_until_s = 0.0
         self.store = store
         self.worker = TransferWorker("tier-disk")
@@ -39,12 +39,12 @@ class DiskTier:
         """Write a block, if there is room in the queue and within the bound; `content` must stay until `done` is called."""
         if self.store.find(key) is not None:
             return done()
-        late = self._writes_waiting >= WRITES_WAITING_MOST or time.monotonic() < self._paused_until_s
+        late = self.writing >= WRITES_WAITING_MOST or time.monotonic() < self._paused_until_s
         deleted = None if late else self.store.make_room()
         if deleted is None:
             self._counts.dropped += 1
             return done()
-        self._writes_waiting += 1
+        self.writing += 1
         path = self.store.path(key)
         write = functools.partial(block_file.write, path, self._kind, key, content, checksum)
         self.worker.give(functools.partial(self._write, path, deleted, write, done))
@@ -90,13 +90,13 @@ class DiskTier:
     # In the engine's loop:
 
     def _written(self, path: Path, done: Callable[[], None]) -> None:
-        self._writes_waiting -= 1
+        self.writing -= 1
         self._counts.written_bytes += self._kind.file_bytes
         self.store.written(path)
         done()
 
     def _not_written(self, error: OSError, done: Callable[[], None]) -> None:
-        self._writes_waiting -= 1
+        self.writing -= 1
         self._counts.dropped += 1
         self.store.failed()
         if time.monotonic() >= self._paused_until_s:

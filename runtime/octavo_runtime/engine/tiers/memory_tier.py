@@ -23,6 +23,7 @@ class MemoryTier:
         self._told = sealed
         self._rows = mover.rows(rows)
         self._counts = TierCounts()
+        self.sealing = 0  # blocks whose checksum is not there yet
         self.store = MemoryStore(rows)
         self.worker = TransferWorker("tier-memory")
 
@@ -71,6 +72,7 @@ class MemoryTier:
                 self.store.unpin(block)
             else:
                 block.arrive = arrive
+                self.sealing += 1
                 self.worker.give(functools.partial(self._seal, block))
         return 0 if arrive is None else len(blocks)
 
@@ -97,6 +99,7 @@ class MemoryTier:
     # In the engine's loop:
 
     def _sealed(self, block: MemoryBlock) -> None:
+        self.sealing -= 1
         self._counts.written_bytes += self._kind.block_bytes
         self._told(block)
 
