@@ -9,10 +9,14 @@ class Installation:
     cluster. `clusterwide`: the operator sees all namespaces, and nodes.
 
     `prometheus_url` is where KEDA asks; None where nobody said. `kubernetes` is the API server's version, zeros before it is known.
+
+    `host_paths` are folders of nodes below which pods may mount; `powers` what services may give their pods (`allowances.POWERS`).
     """
 
     runtime_image: str | None = None
     namespace: str | None = None
     prometheus_url: str | None = None
     clusterwide: bool = False
+    host_paths: tuple[str, ...] = ()
+    powers: frozenset[str] = frozenset()
     kubernetes: tuple[int, int] = (0, 0)

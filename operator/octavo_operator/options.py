@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from octavo_operator import kube
+from octavo_operator import allowances, kube
 from octavo_operator.installation import Installation
 from octavo_operator.service import Key
 
@@ -35,6 +35,8 @@ class Options:
     watch_timeout_s: float
     webhook: Webhook | None
     prometheus_url: str | None
+    host_paths: tuple[str, ...]
+    powers: frozenset[str]
 
     @property
     def installation(self) -> Installation:
@@ -43,6 +45,8 @@ class Options:
             namespace=self.lease.namespace if self.lease else None,
             clusterwide=not self.namespaces,
             prometheus_url=self.prometheus_url,
+            host_paths=self.host_paths,
+            powers=self.powers,
         )
 
 
@@ -98,6 +102,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         default=environment.get("OCTAVO_PROMETHEUS_ADDRESS"),
         help="where KEDA finds Prometheus, for services that it scales (OCTAVO_PROMETHEUS_ADDRESS; default: unknown)",
     )
+    _add_allowances(parser)
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parsed = parser.parse_args(arguments)
     if (parsed.kubeconfig is None) != (parsed.context is None):
@@ -113,6 +118,9 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         parser.error(f"--lease is {parsed.lease}: give NAMESPACE/NAME")
     if parsed.prometheus_address and not parsed.prometheus_address.startswith(("http://", "https://")):
         parser.error(f"--prometheus-address is {parsed.prometheus_address}: give a URL, http://… or https://…")
+    for folder in parsed.allow_host_path:
+        if not folder.startswith("/") or ".." in folder.split("/"):
+            parser.error(f"--allow-host-path is {folder}: give an absolute path without '..'")
     from_environment = [name.strip() for name in environment.get("OCTAVO_NAMESPACES", "").split(",")]
     return Options(
         access=kube.Access(parsed.kubeconfig, parsed.context),
@@ -127,4 +135,23 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         watch_timeout_s=parsed.watch_timeout,
         webhook=Webhook(parsed.webhook_port, parsed.webhook_certificates) if parsed.webhook_certificates else None,
         prometheus_url=parsed.prometheus_address or None,
+        host_paths=tuple(parsed.allow_host_path),
+        powers=frozenset(parsed.allow_in_pod_template),
+    )
+
+
+def _add_allowances(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-host-path",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="let services mount folders of their nodes below this one; may be repeated (default: none)",
+    )
+    parser.add_argument(
+        "--allow-in-pod-template",
+        action="append",
+        default=[],
+        choices=allowances.POWERS,
+        help="let services give this to their pods by spec.podTemplate; may be repeated (default: none)",
     )

@@ -1,4 +1,4 @@
-"""What a service's pods are made with until someone asks for newer: the installation's image and the generation of the pod template.
+"""What a service's pods are made with until someone asks for newer: the installation's image and a generation of the pod template.
 
 An upgrade of the operator brings a new default image and perhaps a new generation, and must restart nobody's pods. So both are
 kept where the pods come from, in annotations of the workload; where that is gone, the status still tells. Pure.

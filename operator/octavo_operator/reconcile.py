@@ -9,15 +9,32 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from octavo_operator import apply, groups, kinds, kube, observed, pins, plan, reports, service, status
+from octavo_operator import (
+    allowances,
+    apply,
+    autoscaling,
+    groups,
+    kinds,
+    kube,
+    observed,
+    pins,
+    plan,
+    reports,
+    service,
+    status,
+)
 from octavo_operator.desired.children import children
 from octavo_operator.events import journal, notes
 from octavo_operator.events.strangers import Strangers
+from octavo_operator.fits import Fits
+from octavo_operator.fitting import judgement
+from octavo_operator.fitting.inspections import InspectionView
 from octavo_operator.installation import Installation
 from octavo_operator.inventory import Inventory
 from octavo_operator.kinds import Kind, Ref
 from octavo_operator.marking import Marking
 from octavo_operator.rollouts import Rollouts
+from octavo_operator.signal_path import SignalPath
 from octavo_operator.spec import errors
 from octavo_operator.state import degradation
 from octavo_operator.state.readings import Readings
@@ -27,11 +44,13 @@ from octavo_operator.upkeep import Body, Desired, Found, NameConflictError, Upke
 
 @dataclasses.dataclass(frozen=True)
 class Watched:
-    """What watches tell, asked at each reconcile: pods and children of a service, and the optional kinds that are served."""
+    """What watches tell, asked at each reconcile: pods and children of a service, the optional kinds that are served, and the pods
+    that inspect its model."""
 
     pods_of: Callable[[service.Key], tuple[observed.PodView, ...]]
     children_of: Callable[[service.Key], tuple[observed.ChildView, ...]]
     served: Callable[[], frozenset[Kind]]
+    inspections_of: Callable[[service.Key], tuple[InspectionView, ...]]
 
 
 class Reconciler:
@@ -48,6 +67,8 @@ class Reconciler:
         self._marking = Marking(api, readings, time.monotonic)
         inventory = Inventory(api, installation.clusterwide, time.monotonic)
         self._rollouts = Rollouts(api, inventory, watched.pods_of)
+        self._fits = Fits(inventory, watched.inspections_of)
+        self._signals = SignalPath(api, installation.prometheus_url)
 
     async def reconcile(self, key: service.Key) -> float | None:
         """Brings children and status of `key` to what its spec says.
@@ -63,12 +84,16 @@ class Reconciler:
             return None
         found = await self._upkeep.find(key, [Ref(service.workload_kind(live), key.name)])
         try:
-            workload = self._observe(live, found).workload
+            before = self._observe(live, found)
+            workload = before.workload
             wanted = service.parse(live, pins.pin(live, workload, self._installation.runtime_image))
-            await self._check_claim(wanted)
+            await self._check(wanted)
+            judged = await self._fits.judge(wanted, live.get("status", {}), before)
+            wanted = judged.service
             step = await self._rollouts.refine(wanted, plan.plan(wanted, workload), workload)
             served = self._watched.served()
-            desired = Desired(children(wanted, step, served, self._surroundings()), served, step.reason)
+            wished = judged.children(children(wanted, step, served, self._surroundings()), step)
+            desired = Desired(wished, served, step.reason)
             writes = await self._upkeep.bring_about(wanted, desired, found)
         except errors.SpecError as error:
             await self._stall(live, found, status.Problem(error.reason, str(error)))
@@ -78,25 +103,41 @@ class Reconciler:
         except kube.RejectedError as error:
             await self._stall(live, found, status.Problem("Rejected", f"the API server refuses a child: {error}"))
         except kube.DeniedError as error:
-            await self._write_status(live, status.denied(live, str(error), self._observe(live, found)))
+            kept = reports.Report(fields=judgement.kept(live.get("status", {})))
+            await self._write_status(live, status.denied(live, str(error), self._observe(live, found), kept))
             raise
         else:
-            seen, contested = self._observe(live, found), self._upkeep.contests.complaint(key)
+            seen, complaint = self._observe(live, found), self._upkeep.contests.complaint(key)
+            seen = dataclasses.replace(seen, signal=await self._signals.look(wanted, seen))
             await self._tell(live, [note for write in writes for note in notes.of_write(write, step.reason)])
             await self._tell(live, self._strangers.notes(key, seen.children))
-            report = reports.report(wanted, step, seen)
-            await self._write_status(live, status.serving(wanted, step, seen, report, contested))
-            looks = (await self._marking.mark(wanted, seen.pods), self._upkeep.contests.look_again_s(key), self._rollouts.look_again_s(step))
+            judged = judged.beside(seen)
+            report = reports.report(wanted, step, seen).plus(judged.verdict.condition, judged.fields)
+            if judged.stalls(step):
+                said = status.stalled(live, judged.problem, seen, report)
+            else:
+                obstacle = judged.obstacle(step) or status.contested(complaint)
+                said = status.serving(wanted, step, seen, report, obstacle)
+            await self._write_status(live, said)
+            looks = (
+                await self._marking.mark(wanted, seen.pods),
+                self._upkeep.contests.look_again_s(key),
+                self._rollouts.look_again_s(step),
+                judged.look_again_s(step),
+                autoscaling.look_again_s(wanted, seen.signal),
+            )
             return min((look for look in looks if look is not None), default=None)
         return None
 
     def _surroundings(self) -> Installation:
         return dataclasses.replace(self._installation, kubernetes=self._api.version)
 
-    async def _check_claim(self, wanted: service.Service) -> None:
-        if wanted.model.source.claim is not None:
-            name = service.Key(wanted.key.namespace, wanted.model.source.claim)
-            service.check_claim(wanted, await self._api.get(kinds.CLAIM, name))
+    async def _check(self, wanted: service.Service) -> None:
+        """Raises SpecError where the spec wants what it may not, or what its claims cannot give."""
+        allowances.check(wanted, self._installation)
+        for claim, shared in service.claims(wanted).items():
+            live = await self._api.get(kinds.CLAIM, service.Key(wanted.key.namespace, claim))
+            service.check_claim(wanted, live, shared)
 
     def _observe(self, live: Body, found: Found) -> observed.Observed:
         """What is there of the service's own; objects of others that are in the way do not count."""
@@ -120,7 +161,8 @@ class Reconciler:
         )
 
     async def _stall(self, live: Body, found: Found, problem: status.Problem) -> None:
-        await self._write_status(live, status.stalled(live, problem, self._observe(live, found)))
+        kept = reports.Report(fields=judgement.kept(live.get("status", {})))
+        await self._write_status(live, status.stalled(live, problem, self._observe(live, found), kept))
 
     async def _write_status(self, live: Body, desired: dict[str, Any]) -> None:
         changed = status.merged(live.get("status", {}), desired, _time())

@@ -3,13 +3,24 @@
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from octavo_operator import kinds
 from octavo_operator.kinds import Kind
 from octavo_operator.pins import Pin
-from octavo_operator.spec import autoscaling, devices, disruption, model, monitoring, network, rollout, routing, runtime
+from octavo_operator.spec import (
+    autoscaling,
+    devices,
+    disruption,
+    model,
+    monitoring,
+    network,
+    pod_template,
+    rollout,
+    routing,
+    runtime,
+)
 from octavo_operator.spec.autoscaling import Autoscaling
 from octavo_operator.spec.devices import Device, Gpu, Parallelism, Resources
 from octavo_operator.spec.disruption import Disruption
@@ -17,9 +28,11 @@ from octavo_operator.spec.errors import SpecError
 from octavo_operator.spec.model import Model
 from octavo_operator.spec.monitoring import Monitoring
 from octavo_operator.spec.network import Network
+from octavo_operator.spec.pod_template import PodTemplate
 from octavo_operator.spec.rollout import Rollout
 from octavo_operator.spec.routing import Routing
 from octavo_operator.spec.runtime import Runtime
+from octavo_operator.spec.secrets import SecretKey, parse_secret_key
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -52,6 +65,8 @@ class Service:
     rollout: Rollout
     monitoring: Monitoring
     suspend: bool
+    api_keys: SecretKey | None
+    pod_template: PodTemplate
     disruption: Disruption
     network: Network | None
     routing: Routing
@@ -93,6 +108,8 @@ def parse(body: Mapping[str, Any], pin: Pin) -> Service:
         rollout=rollout.parse(spec.get("rollout", {})),
         monitoring=monitoring.parse(spec.get("monitoring", {})),
         suspend=spec.get("suspend", False),
+        api_keys=parse_secret_key(spec.get("auth", {}).get("apiKeySecretRef"), "api-keys"),
+        pod_template=pod_template.parse(spec.get("podTemplate", {})),
         disruption=disruption.parse(spec.get("disruption", {})),
         network=network.parse(spec.get("network")),
         routing=routing.parse(spec.get("routing", {})),
@@ -105,15 +122,25 @@ def workload_kind(body: Mapping[str, Any]) -> Kind:
     return kinds.LEADER_WORKER_SET if nodes > 1 else kinds.DEPLOYMENT
 
 
-def check_claim(service: Service, claim: Mapping[str, Any] | None) -> None:
-    """Raises SpecError where several pods are wanted of a claim that only one node can mount. A missing claim is waited for."""
-    if claim is None or service.most_replicas < 2:
+def claims(service: Service) -> dict[str, frozenset[str]]:
+    """The claims that the pods mount, with the access modes that let several pods do so."""
+    found = {}
+    if service.model.source.claim is not None:
+        found[service.model.source.claim] = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+    if service.model.cache is not None and service.model.cache.claim is not None:
+        found[service.model.cache.claim] = frozenset({"ReadWriteMany"})
+    return found
+
+
+def check_claim(service: Service, claim: Mapping[str, Any] | None, shared: Set[str]) -> None:
+    """Raises SpecError where several pods are wanted of a claim that has no mode in `shared`. A missing claim is waited for."""
+    if claim is None or service.most_replicas * service.parallelism.nodes < 2:
         return
     modes = set(claim["spec"].get("accessModes", ()))
-    if not modes & {"ReadWriteMany", "ReadOnlyMany"}:
+    if not modes & shared:
         raise SpecError(
             "ClaimNotShared",
-            f"the claim {service.model.source.claim} of spec.model.source is {', '.join(sorted(modes))}, which pods on several "
-            f"nodes cannot mount: set spec.replicas or spec.autoscaling.maxReplicas to 1, or use a claim that is ReadWriteMany or "
-            f"ReadOnlyMany",
+            f"the claim {claim['metadata']['name']} is {', '.join(sorted(modes))}, which pods on several nodes cannot mount: set "
+            "spec.replicas or spec.autoscaling.maxReplicas to 1, or use a claim that is "
+            f"{' or '.join(sorted(shared, reverse=True))}",
         )

@@ -79,6 +79,8 @@ class Upkeep:
             found[child.ref] = None  # its end is an event, after which it is made anew
             self.contests.nothing_to_write(wanted.key, name)
             return None
+        if child.held:
+            return None
         paths = ["all of it"] if live is None else apply.differences(child.body, live)
         if not paths:
             self.contests.nothing_to_write(wanted.key, name)

@@ -23,6 +23,13 @@ def test_reads_the_environment_and_prefers_options() -> None:
     assert (found.runtime_image, found.namespaces) == ("b:2", ("three",))
 
 
+def test_nothing_is_allowed_that_is_not_named() -> None:
+    assert (options.parse([], {}).host_paths, options.parse([], {}).powers) == ((), frozenset())
+    allowing = ["--allow-host-path=/data", "--allow-host-path=/srv/models", "--allow-in-pod-template=privileged"]
+    found = options.parse(allowing, {}).installation
+    assert (found.host_paths, found.powers) == (("/data", "/srv/models"), frozenset({"privileged"}))
+
+
 def test_a_kubeconfig_is_used_only_with_its_context() -> None:
     found = options.parse(["--kubeconfig=/k", "--context=c"], {"KUBECONFIG": "/never"})
     assert found.access == kube.Access(Path("/k"), "c")
@@ -36,6 +43,9 @@ def test_a_kubeconfig_is_used_only_with_its_context() -> None:
         pytest.param(["--names=x"], "unrecognized arguments: --names=x", id="unknown option"),
         pytest.param(["--workers=0"], "--workers is 0: give at least 1", id="no workers"),
         pytest.param(["--prometheus-address=prometheus:9090"], "give a URL, http://", id="address without scheme"),
+        pytest.param(["--allow-host-path=data"], "--allow-host-path is data: give an absolute", id="relative folder"),
+        pytest.param(["--allow-host-path=/data/.."], "without '..'", id="folder that climbs"),
+        pytest.param(["--allow-in-pod-template=all"], "invalid choice: 'all'", id="unknown power"),
         pytest.param(["--resync=0"], "--resync is 0.0: give at least 1 second", id="no pause"),
     ],
 )

@@ -5,14 +5,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from octavo_operator.desired import pod_v1
+from octavo_operator.desired import pod_template, pod_v1
 from octavo_operator.service import Service
 
 RENDERERS: Mapping[str, Callable[[Service], dict[str, Any]]] = {"v1": pod_v1.template}
 
 
 def template(service: Service) -> dict[str, Any]:
-    return RENDERERS[service.pin.renderer](service)
+    return pod_template.merged(RENDERERS[service.pin.renderer](service), service.pod_template)
 
 
 def revision(service: Service) -> str:

@@ -7,13 +7,15 @@ it renders once released; a new generation is a new file beside it, and the work
 from typing import Any
 
 from octavo_operator import names
-from octavo_operator.desired import labels
+from octavo_operator.desired import attachments, labels
+from octavo_operator.desired.attachments import Attachment
 from octavo_operator.desired.disruption import spread_constraints
 from octavo_operator.desired.flags import drain_command, serve_args
 from octavo_operator.service import Service
 
 
 def template(service: Service) -> dict[str, Any]:
+    attached = attachments.of_pod(service)
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -22,10 +24,11 @@ def template(service: Service) -> dict[str, Any]:
             "runAsNonRoot": True,
             "runAsUser": names.RUNTIME_USER,
             "runAsGroup": names.RUNTIME_USER,
+            **attachments.group_settings(attached),
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(service)],
-        "volumes": _volumes(service),
+        "containers": [_container(service, attached)],
+        "volumes": [*_volumes(service), *(attachment.as_volume for attachment in attached)],
     }
     if service.device == "gpu" and service.gpu.node_selector:
         spec["nodeSelector"] = dict(service.gpu.node_selector)
@@ -36,7 +39,7 @@ def template(service: Service) -> dict[str, Any]:
     return {"metadata": {"labels": labels.pod_labels(service)}, "spec": spec}
 
 
-def _container(service: Service) -> dict[str, Any]:
+def _container(service: Service, attached: list[Attachment]) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "runtime",
         "image": service.runtime.image,
@@ -60,7 +63,7 @@ def _container(service: Service) -> dict[str, Any]:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": _mounts(service),
+        "volumeMounts": [*_mounts(service), *(attachment.as_mount for attachment in attached)],
     }
     if resources := _resources(service):
         container["resources"] = resources
@@ -97,9 +100,6 @@ def _volumes(service: Service) -> list[dict[str, Any]]:
     if service.parallelism.tensor > 1:
         # The ranks' collectives need more than the container runtime's 64 MiB.
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}})
-    if service.model.source.claim:
-        claim = {"claimName": service.model.source.claim, "readOnly": True}
-        volumes.append({"name": "model", "persistentVolumeClaim": claim})
     return volumes
 
 
@@ -110,6 +110,4 @@ def _mounts(service: Service) -> list[dict[str, Any]]:
     ]
     if service.parallelism.tensor > 1:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})
-    if service.model.source.claim:
-        mounts.append({"name": "model", "mountPath": names.CLAIM_DIR, "readOnly": True})
     return mounts

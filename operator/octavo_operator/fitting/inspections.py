@@ -19,7 +19,7 @@ Outcome = Literal["waiting", "succeeded", "failed"]
 
 @dataclasses.dataclass(frozen=True)
 class InspectionView:
-    """A pod that inspects: `text` is its result, what it died of, or what it waits for."""
+    """A pod that inspects: `text` is its result, what it died of, or what holds it up, empty where nothing does."""
 
     key: str
     outcome: Outcome
@@ -28,7 +28,7 @@ class InspectionView:
 
 @dataclasses.dataclass(frozen=True)
 class Insight:
-    """Exactly one of `inspection`, `error` and `waiting` says something."""
+    """What the inspection gave, or why it failed; without both it is on its way, and `waiting` says what holds it up."""
 
     key: str
     inspection: Inspection | None = None
@@ -44,7 +44,9 @@ def view(live: Mapping[str, Any]) -> InspectionView:
         return InspectionView(key, "succeeded", state.get("terminated", {}).get("message", "").strip())
     if status.get("phase") == "Failed":
         return InspectionView(key, "failed", pod_reason.death(container) or pod_reason.reason(live))
-    return InspectionView(key, "waiting", "it runs" if "running" in state else pod_reason.reason(live))
+    reason = pod_reason.reason(live)
+    expected = "running" in state or pod_reason.word(reason) in pod_reason.PATIENT
+    return InspectionView(key, "waiting", "" if expected else reason)
 
 
 def insight(key: str, status: Mapping[str, Any], views: Iterable[InspectionView]) -> Insight:
@@ -56,7 +58,7 @@ def insight(key: str, status: Mapping[str, Any], views: Iterable[InspectionView]
             return Insight(key, Inspection.from_fields(recorded))
         except InspectionError:
             pass  # of a newer operator that was taken back, or changed by hand: found out anew
-    error, waiting = recorded.get("error", ""), "its Job has no pod yet"
+    error, waiting = recorded.get("error", ""), ""
     for one in sorted(views, key=lambda one: (one.outcome, one.text)):
         if one.key != key:
             continue

@@ -47,7 +47,7 @@ def judge(service: Service, pod: Mapping[str, Any], found: Insight, gpu: GpuMemo
     if found.error:
         return Verdict(None, "InspectionFailed", f"{found.error}; delete the Job {job} to have it tried again")
     if found.inspection is None:
-        return Verdict(None, INSPECTING, f"the model is being inspected: {found.waiting}")
+        return Verdict(None, INSPECTING, ": ".join(filter(None, ["the model is being inspected", found.waiting])))
     words = FIELDS if service.device == "gpu" else CPU_FIELDS
     try:
         setup = setup_of(service, pod)

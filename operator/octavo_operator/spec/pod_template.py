@@ -1,0 +1,43 @@
+"""`spec.podTemplate`: what is merged into the pod template that the operator makes. Pure.
+
+Its `spec` is passed through as the API server has it, but for what the API server would rewrite, so that there would be a difference
+for ever: nulls are left out, and quantities are canonical.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from octavo_operator.spec.amounts import amount
+
+# Fields of a pod that hold quantities, and those that hold maps of them.
+_QUANTITIES = {"divisor", "sizeLimit"}
+_QUANTITY_MAPS = {"limits", "overhead", "requests"}
+
+
+@dataclasses.dataclass(frozen=True)
+class PodTemplate:
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def parse(spec: Mapping[str, Any]) -> PodTemplate:
+    pod: dict[str, Any] = _canonical(spec.get("spec", {}), "spec.podTemplate.spec")
+    return PodTemplate(labels=spec.get("labels", {}), annotations=spec.get("annotations", {}), spec=pod)
+
+
+def _canonical(value: Any, path: str) -> Any:
+    if isinstance(value, list):
+        return [_canonical(item, f"{path}[{index}]") for index, item in enumerate(value) if item is not None]
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _field(name, below, f"{path}.{name}") for name, below in value.items() if below is not None}
+
+
+def _field(name: str, value: Any, path: str) -> Any:
+    if name in _QUANTITIES and isinstance(value, str | int):
+        return amount(path, value)
+    if name in _QUANTITY_MAPS and isinstance(value, Mapping):
+        return {key: amount(f"{path}.{key}", below) for key, below in value.items()}
+    return _canonical(value, path)
