@@ -11,6 +11,7 @@ from tests.cluster import local_operator
 from tests.cluster.access import Access, AccessError
 from tests.cluster.images.build import build
 from tests.cluster.kubectl import Kubectl, run_command
+from tests.cluster.onenode import layout
 
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "charts" / "octavo"
@@ -81,6 +82,7 @@ def install(kubectl: Kubectl, images: Images, values: Mapping[str, Any] | None =
         # The image with the small model inside, so that the examples run without a network.
         "runtime": {"image": images.runtime_demo},
         **({"watch": {"namespaces": [namespace]}} if kubectl.access.is_foreign else {}),
+        "autoscaling": {"prometheusAddress": layout.PROMETHEUS_URL},
         **(values or {}),
     }
     helm(

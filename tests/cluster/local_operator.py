@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.access import Access
+from tests.cluster.onenode import layout
 
 STOP_S = 20.0
 
@@ -27,6 +28,7 @@ def running(access: Access, watched: str, runtime_image: str, log: Path) -> Iter
     command = [
         *(sys.executable, "-m", "octavo_operator", f"--kubeconfig={access.kubeconfig}", f"--context={access.context}"),
         *(f"--namespace={watched}", f"--runtime-image={runtime_image}", "--health-port=0", "--metrics-port=0"),
+        f"--prometheus-address={layout.PROMETHEUS_URL}",
     ]
     with log.open("a") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)

@@ -18,6 +18,8 @@ NODE_SUBNET = "10.245.0.0/24"
 POD_SUBNET = "10.246.0.0/24"
 SERVICE_SUBNET = "10.247.0.0/24"
 FIRST_SERVICE_IP = "10.247.0.1"
+DNS_SERVICE_IP = "10.247.0.10"
+CLUSTER_DOMAIN = "cluster.local"
 
 API_SERVER_PORT = 6443
 KUBELET_PORT = 10250
@@ -27,6 +29,11 @@ CONTROLLER_MANAGER_PORT = 22257
 SCHEDULER_PORT = 22259
 KUBELET_HEALTH_PORT = 22248
 PROXY_METRICS_PORT = 22249
+# On the node's address; pods ask port 53 of the Service in front of it.
+DNS_PORT = 22253
+DNS_READY_PORT = 22254
+# Of tests: the operator has to know it before a test starts Prometheus there.
+PROMETHEUS_URL = f"http://{NODE_IP}:22270"
 # Not 5000: Debian's docker-registry package may run its own there.
 REGISTRY = "127.0.0.1:5001"
 
