@@ -57,7 +57,8 @@ class Node:
 def two_nodes(model: Path, folder: Path, *flags: str) -> Iterator[tuple[Node, Node]]:
     """As a LeaderWorkerSet of two pods would start them: the leader, then its worker."""
     with _joined_namespaces() as namespaces, contextlib.ExitStack() as stack:
-        nodes = []
+        nodes: list[Node] = []
+        stack.callback(_end, nodes)
         for index, namespace in enumerate(namespaces):
             environment = {
                 **os.environ,
@@ -69,7 +70,6 @@ def two_nodes(model: Path, folder: Path, *flags: str) -> Iterator[tuple[Node, No
             serve = [sys.executable, "-m", "octavo_runtime", "serve", str(model), "--run-dir", str(run_dir), *flags]
             output = stack.enter_context(log.open("wb"))
             process = subprocess.Popen([*_within(namespace), *serve], stdout=output, stderr=output, env=environment)
-            stack.callback(_end, process)
             nodes.append(Node(namespace, process, log))
         yield nodes[0], nodes[1]
 
@@ -108,10 +108,13 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _end(nodes: list[Node]) -> None:
+    """All at the same time: a follower stays as long as its leader."""
+    for node in nodes:
+        node.process.send_signal(signal.SIGTERM)
+    for node in nodes:
+        try:
+            node.process.wait(20)
+        except subprocess.TimeoutExpired:
+            node.process.kill()
+            node.process.wait()

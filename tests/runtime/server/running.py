@@ -68,7 +68,7 @@ def until(true: Callable[[], T], timeout_s: float = 60.0) -> T:
 
 
 @contextlib.contextmanager
-def running_server(model: Path, folder: Path, *flags: str) -> Iterator[RunningServer]:
+def running_server(model: Path | str, folder: Path, *flags: str) -> Iterator[RunningServer]:
     """A server that is ready; ended whatever happens. The log is shown when it does not come up."""
     with started_server(model, folder, *flags) as server:
         until(lambda: is_ready(server), START_TIMEOUT_S)
@@ -76,7 +76,7 @@ def running_server(model: Path, folder: Path, *flags: str) -> Iterator[RunningSe
 
 
 @contextlib.contextmanager
-def started_server(model: Path, folder: Path, *flags: str) -> Iterator[RunningServer]:
+def started_server(model: Path | str, folder: Path, *flags: str) -> Iterator[RunningServer]:
     """A server that is just loading."""
     port, health_port = free_ports()
     run_dir, log = folder / "run", folder / "log"

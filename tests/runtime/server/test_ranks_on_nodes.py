@@ -63,6 +63,19 @@ def test_two_nodes_answer_as_one_and_outlive_a_rank(tiny_chat_model: Path, tmp_p
         assert "its last step was" in text
         until(lambda: leader.answer("/ready", port=8001)[0] == 200, START_TIMEOUT_S)
         assert answered(leader) == expected
+        finishes_what_runs_when_all_nodes_are_told_to_end(leader, follower)
+
+
+def finishes_what_runs_when_all_nodes_are_told_to_end(leader: Node, follower: Node) -> None:
+    """As pods of a group are: the follower is told first, and may not end before the leader has drained."""
+    client = leader.ask("/v1/completions", completion(400))
+    until(lambda: running(leader).endswith(" 1.0"))
+    for node in (follower, leader):
+        node.process.send_signal(signal.SIGTERM)
+    status, text = json.loads(client.communicate(timeout=60)[0])
+    assert status == 200, text
+    assert json.loads(text)["usage"]["completion_tokens"] == 400
+    assert [node.process.wait(30) for node in (leader, follower)] == [0, 0]
 
 
 def running(leader: Node) -> str:
