@@ -141,8 +141,10 @@ def test_verdicts(
 def test_what_is_not_inspected_is_unknown() -> None:
     service = parsed()
     spec = pod.template(service)["spec"]
-    waiting = judge(service, spec, Insight("k1", waiting="it runs"), None, "chat-inspect-k1")
-    assert waiting == Verdict(None, "Inspecting", "the model is being inspected: it runs")
+    running = judge(service, spec, Insight("k1"), None, "chat-inspect-k1")
+    assert running == Verdict(None, "Inspecting", "the model is being inspected")
+    waiting = judge(service, spec, Insight("k1", waiting="Unschedulable: no node"), None, "chat-inspect-k1")
+    assert waiting == Verdict(None, "Inspecting", "the model is being inspected: Unschedulable: no node")
     failed = judge(service, spec, Insight("k1", error="no such file"), None, "chat-inspect-k1")
     assert failed == Verdict(
         None, "InspectionFailed", "no such file; delete the Job chat-inspect-k1 to have it tried again"
