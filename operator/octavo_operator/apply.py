@@ -15,9 +15,14 @@ from octavo_operator import names
 _MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "containers": (("name",),),
     "env": (("name",),),
+    "hostAliases": (("ip",),),
+    "imagePullSecrets": (("name",),),
+    "initContainers": (("name",),),
     "ownerReferences": (("uid",),),
     "ports": (("containerPort", "protocol"), ("port", "protocol")),
+    "resourceClaims": (("name",),),
     "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
+    "volumeDevices": (("devicePath",),),
     "volumeMounts": (("mountPath",),),
     "volumes": (("name",),),
 }
@@ -122,7 +127,9 @@ def _missing(desired: Any, live: Any, path: str) -> Iterator[str]:
         for field, value in desired.items():
             here = _join(path, field)
             if field not in live:
-                yield here
+                # What is false, zero or empty is dropped where the API server stores it; only podTemplate says such things.
+                if value or value == {}:
+                    yield here
             elif field in _ATOMIC_MAPS:
                 if value != live[field]:
                     yield here

@@ -1,6 +1,7 @@
 """What the operator writes into pods, and the CRD allows, against the runtime's own table of flags."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,30 @@ import yaml
 
 from octavo_operator import names
 from octavo_operator.desired.flags import drain_command, serve_args
+from octavo_operator.spec.runtime import FLAGS_OF_FIELDS
 from octavo_runtime import cli
-from octavo_runtime.config import BLOCK_SIZES, DEFAULT_MAX_NUM_SEQS, DTYPES, ServeConfig, flag_name, flags
+from octavo_runtime.config import (
+    BLOCK_SIZES,
+    DEFAULT_MAX_NUM_SEQS,
+    DTYPES,
+    KV_CACHE_DTYPES,
+    ServeConfig,
+    flag_name,
+    flags,
+)
 from octavo_runtime.engine.ranks.placement import Placement, placement
 from tests.operator.samples import parsed
 
 CRD = Path(__file__).parents[2] / "crds" / "inferenceservices.yaml"
 EVERYTHING: dict[str, Any] = {
-    "model": {"source": "file:///models/smollm2.gguf", "servedName": "small", "dtype": "bfloat16"},
+    "model": {
+        "source": "hf://org/small@main",
+        "servedName": "small",
+        "dtype": "bfloat16",
+        "tokenSecretRef": {"name": "hub"},
+        "cache": {"persistentVolumeClaim": {"claimName": "weights"}},
+    },
+    "auth": {"apiKeySecretRef": {"name": "clients"}},
     "device": "gpu",
     "parallelism": {"tensor": 2},
     "rollout": {"drainTimeoutSeconds": 45},
@@ -27,8 +44,16 @@ EVERYTHING: dict[str, Any] = {
         "maxModelLen": 1024,
         "schedulerDelayMs": 5,
         "chunkedPrefill": True,
-        "prefixCaching": False,
-        "kvCache": {"memory": "1.5Gi"},
+        "prefixCaching": True,
+        "gpuMemoryPercent": 80,
+        "kvCache": {
+            "memory": "1.5Gi",
+            "dtype": "int8",
+            "tiers": {"cpu": {"memory": "4Gi"}, "disk": {"size": "16Gi"}},
+            "selective": {"budgetTokens": 4096},
+        },
+        "warmup": {"sequences": 6, "maxSeconds": 30, "manifestConfigMap": "shapes"},
+        "degradation": {"enabled": True, "allowLossy": True},
         "extraArgs": ["--max-num-queued-reqs=7"],
     },
 }
@@ -40,6 +65,13 @@ def spec_schema() -> dict[str, Any]:
     return schema
 
 
+def schemas(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field below `fields` by its path."""
+    for name, schema in fields.items():
+        yield f"{prefix}{name}", schema
+        yield from schemas(schema.get("properties", {}), f"{prefix}{name}.")
+
+
 def read_by_the_runtime(arguments: list[str]) -> ServeConfig:
     """The configuration that the runtime's own command line makes of the arguments."""
     return cli.serve_config(cli.parser().parse_args(arguments), {})
@@ -47,8 +79,7 @@ def read_by_the_runtime(arguments: list[str]) -> ServeConfig:
 
 def test_the_runtime_understands_every_flag_as_it_is_meant() -> None:
     config = read_by_the_runtime(serve_args(parsed(**EVERYTHING)))
-    assert config.model_path == Path("/models/smollm2.gguf")
-    assert config.model_name == "small"
+    assert (config.model, config.model_name) == ("hf://org/small@main", "small")
     assert dataclasses.asdict(config) == {
         **dataclasses.asdict(ServeConfig(model=config.model)),
         "served_model_name": "small",
@@ -61,9 +92,23 @@ def test_the_runtime_understands_every_flag_as_it_is_meant() -> None:
         "max_model_len": 1024,
         "scheduler_delay_ms": 5.0,
         "chunked_prefill": True,
-        "prefix_caching": False,
+        "prefix_caching": True,
         "max_num_queued_reqs": 7,
         "kv_cache_memory": 1536 * 2**20,
+        "kv_cache_dtype": "int8",
+        "kv_tier_memory": 4 << 30,
+        "kv_tier_disk": "/var/cache/octavo-kv",
+        "kv_tier_disk_size": 16 << 30,
+        "kv_budget_tokens": 4096,
+        "gpu_memory_percent": 80,
+        "warmup_sequences": 6,
+        "warmup_max_seconds": 30.0,
+        "warmup_manifest": "/etc/octavo/warmup/manifest.json",
+        "memory_ladder": True,
+        "allow_lossy": True,
+        "model_cache": "/var/cache/octavo/models",
+        "hub_token_file": "/etc/octavo/hub-token/token",
+        "api_key_file": "/etc/octavo/api-keys/keys",
         "host": "0.0.0.0",
         "port": 8000,
         "health_port": 8001,
@@ -85,21 +130,31 @@ def test_the_pods_of_a_group_find_their_place() -> None:
     [
         pytest.param("chunkedPrefill", "chunked_prefill", id="chunked prefill"),
         pytest.param("prefixCaching", "prefix_caching", id="prefix caching"),
+        pytest.param("degradation.enabled", "memory_ladder", id="degradation"),
+        pytest.param("degradation.allowLossy", "allow_lossy", id="lossy degradation"),
     ],
 )
 def test_the_runtime_reads_a_switch_as_it_is_chosen(field: str, name: str, chosen: bool) -> None:
-    config = read_by_the_runtime(serve_args(parsed(runtime={field: chosen})))
+    group, _, switch = field.rpartition(".")
+    runtime = {group: {switch: chosen}} if group else {switch: chosen}
+    config = read_by_the_runtime(serve_args(parsed(runtime=runtime)))
     assert getattr(config, name) is chosen
 
 
 def test_what_the_crd_says_of_absent_fields_is_the_runtimes_default() -> None:
     fields, defaults = spec_schema()["runtime"]["properties"], ServeConfig(model="m")
-    said = {name: fields[name]["description"].partition("Absent: ")[2] for name in fields}
+    said = {path: schema.get("description", "").partition("Absent: ")[2] for path, schema in schemas(fields)}
     assert said["maxNumSeqs"].startswith(f"automatic, which is {DEFAULT_MAX_NUM_SEQS}, halved ")
     assert said["maxNumBatchedTokens"] == f"the runtime's default, {defaults.max_num_batched_tokens}."
     assert said["schedulerDelayMs"] == f"the runtime's default, {defaults.scheduler_delay_ms:.0f}."
     assert said["chunkedPrefill"] == f"the runtime's default, {str(defaults.chunked_prefill).lower()}."
     assert said["prefixCaching"] == f"the runtime's default, {str(defaults.prefix_caching).lower()}."
+    assert said["gpuMemoryPercent"] == f"the runtime's default, {defaults.gpu_memory_percent}."
+    assert said["kvCache.dtype"].startswith(f"the runtime's default, {defaults.kv_cache_dtype}, which")
+    assert said["warmup.sequences"] == f"the runtime's default, {defaults.warmup_sequences}."
+    assert said["warmup.maxSeconds"] == f"the runtime's default, {defaults.warmup_max_seconds:.0f}."
+    assert said["degradation.enabled"] == f"the runtime's default, {str(defaults.memory_ladder).lower()}."
+    assert said["degradation.allowLossy"] == f"the runtime's default, {str(defaults.allow_lossy).lower()}."
 
 
 @pytest.mark.parametrize("delay_ms", ["minimum", "maximum"])
@@ -123,6 +178,7 @@ def test_the_ports_that_pods_declare_are_the_runtimes() -> None:
 def test_the_crd_allows_the_runtimes_types_and_page_sizes() -> None:
     schema = spec_schema()
     assert schema["model"]["properties"]["dtype"]["enum"] == list(DTYPES)
+    assert schema["runtime"]["properties"]["kvCache"]["properties"]["dtype"]["enum"] == list(KV_CACHE_DTYPES)
     sizes = schema["runtime"]["properties"]["blockSize"]["enum"]
     assert ["auto", *map(str, sizes)] == list(BLOCK_SIZES)
 
@@ -139,8 +195,13 @@ def test_extra_args_refuse_every_flag_that_the_operator_sets() -> None:
     written = {argument.partition("=")[0].removeprefix("--") for argument in serve_args(parsed(**EVERYTHING))[2:-1]}
     ours = [spellings(field) for field in flags() if spellings(field) & written]
     assert len(ours) == len(written)
-    assert set().union(*ours) <= refused
-    assert refused <= set().union(*map(spellings, flags()))
+    assert {name for names in ours for name in names if name.removeprefix("no-") not in FLAGS_OF_FIELDS} <= refused
+    assert refused | set(FLAGS_OF_FIELDS) <= set().union(*map(spellings, flags()))
+
+
+@pytest.mark.parametrize("field", sorted(set(FLAGS_OF_FIELDS.values())))
+def test_fields_that_came_after_their_flags_are_in_the_crd(field: str) -> None:
+    assert field in dict(schemas(spec_schema()["runtime"]["properties"]))
 
 
 def test_the_runtime_understands_the_drain_hook(tmp_path: Path) -> None:
