@@ -83,6 +83,7 @@ def install(kubectl: Kubectl, images: Images, values: Mapping[str, Any] | None =
         "runtime": {"image": images.runtime_demo},
         **({"watch": {"namespaces": [namespace]}} if kubectl.access.is_foreign else {}),
         "autoscaling": {"prometheusAddress": layout.PROMETHEUS_URL},
+        **({} if kubectl.access.is_foreign else {"allow": {"hostPaths": [str(layout.VOLUMES)]}}),
         **(values or {}),
     }
     helm(

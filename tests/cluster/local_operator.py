@@ -29,6 +29,7 @@ def running(access: Access, watched: str, runtime_image: str, log: Path) -> Iter
         *(sys.executable, "-m", "octavo_operator", f"--kubeconfig={access.kubeconfig}", f"--context={access.context}"),
         *(f"--namespace={watched}", f"--runtime-image={runtime_image}", "--health-port=0", "--metrics-port=0"),
         f"--prometheus-address={layout.PROMETHEUS_URL}",
+        f"--allow-host-path={layout.VOLUMES}",
     ]
     with log.open("a") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)

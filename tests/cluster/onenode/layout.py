@@ -46,6 +46,8 @@ CONTAINERD_ROOT = Path("/var/lib/octavo-onenode/containerd")
 LOCK = Path("/run/octavo-onenode.lock")
 
 CERTIFICATES = STATE / "certificates"
+# Where tests put the folders that stand for volumes of a network, and those that pods may mount by their path.
+VOLUMES = STATE / "volumes"
 KUBECONFIG = CERTIFICATES / "admin.kubeconfig"
 # Kept after the end, until the next start.
 LOGS = Path("/var/lib/octavo-onenode/logs")
