@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.operator.rollout_world import Pod, World
 
 OLD, NEW = 0, 1
-# More than any of these rollouts takes.
-MANY_STEPS = 600
+# Rounds in which every part acts once; no rollout here takes as many.
+MANY_ROUNDS = 100
 
 
 @st.composite
@@ -60,33 +60,39 @@ def act(world: World, chance: random.Random, *, at_once: bool) -> None:
     chance.choice(events)()
 
 
-def settle(world: World, chance: random.Random) -> None:
-    """Every part acts in turn until none has anything to do."""
-    for _ in range(MANY_STEPS):
-        acted = [
-            world.decide(),
-            world.deployment(),
-            world.replica_sets(chance),
-            world.schedule(chance),
-            world.load(chance),
-            world.end(chance),
-        ]
-        if not any(acted):
+def settle(world: World, chance: random.Random, check: Callable[[], None] = lambda: None) -> None:
+    """Every part acts in turn until none has anything to do; `check` is asked after each act."""
+    parts = [
+        world.decide,
+        world.deployment,
+        lambda: world.replica_sets(chance),
+        lambda: world.schedule(chance),
+        lambda: world.load(chance),
+        lambda: world.end(chance),
+    ]
+    for _ in range(MANY_ROUNDS):
+        acted = False
+        for part in parts:
+            acted |= part()
+            check()
+        if not acted:
             return
     raise AssertionError(f"still moving: {world}")
 
 
 def check_done(world: World) -> None:
-    """All new pods run and no old one; or not one more would fit, however many old ones stopped."""
+    """All new pods run and no old one; or not one more would fit, however many old ones stopped; or the new ones crash, and then
+    old ones are best left alone.
+    """
     stand = world.standing()
     if world.available(world.target) == world.wanted:
         assert not stand.old
-    else:
+    elif not any(pod.never_ready for pod in world.active(world.target)):
         assert world.room().slots(stand.old_placed) == 0 or stand.missing == 0
 
 
-@settings(max_examples=300, deadline=None)
-@given(worlds(same_size=False), st.randoms(use_true_random=False), st.integers(0, 80))
+@settings(max_examples=100, deadline=None)
+@given(worlds(same_size=False), st.integers(0, 2**32).map(random.Random), st.integers(0, 60))
 def test_no_rollout_stands_still_while_anything_could_bring_it_on(
     world: World, chance: random.Random, events: int
 ) -> None:
@@ -96,45 +102,54 @@ def test_no_rollout_stands_still_while_anything_could_bring_it_on(
     check_done(world)
 
 
-@settings(max_examples=300, deadline=None)
-@given(worlds(same_size=True), st.randoms(use_true_random=False))
-def test_never_fewer_pods_answer_than_room_allows(world: World, chance: random.Random) -> None:
+@settings(max_examples=100, deadline=None)
+@given(worlds(same_size=True), st.integers(0, 2**32).map(random.Random), st.integers(0, 60))
+def test_never_fewer_pods_answer_than_room_allows(world: World, chance: random.Random, events: int) -> None:
     """With a spare place none is missed; without one, one at a time, and those that did not answer anyway go first."""
     world.decide()
     answering = min(world.available(), world.wanted)
     least = answering if world.choice.strategy == "Surge" else max(0, answering - 1)
-    for _ in range(MANY_STEPS):
-        act(world, chance, at_once=True)
+
+    def check() -> None:
         assert world.available() >= least
-    settle(world, chance)
+
+    for _ in range(events):
+        act(world, chance, at_once=True)
+        check()
+    settle(world, chance, check)
     check_done(world)
 
 
-@settings(max_examples=200, deadline=None)
-@given(worlds(same_size=False), st.randoms(use_true_random=False), st.integers(0, 60))
+@settings(max_examples=100, deadline=None)
+@given(worlds(same_size=False), st.integers(0, 2**32).map(random.Random), st.integers(0, 60))
 def test_a_revert_keeps_the_pods_that_it_finds(world: World, chance: random.Random, events: int) -> None:
     """Whatever the rollout had come to: what is left of the earlier template is not stopped any more."""
     for _ in range(events):
         act(world, chance, at_once=True)
     world.target = OLD
-    kept = [pod for pod in world.active(OLD) if pod.ready][: world.wanted]
-    spare = len(world.active(OLD)) - world.wanted
-    for _ in range(MANY_STEPS):
-        act(world, chance, at_once=True)
-        if spare <= 0:
-            assert all(not pod.ending for pod in kept)
-    settle(world, chance)
+    kept = [pod for pod in world.active(OLD) if pod.ready]
+    surplus = len(world.active(OLD)) > world.wanted
+
+    def check() -> None:
+        assert surplus or not any(pod.ending for pod in kept)
+
+    settle(world, chance, check)
     check_done(world)
 
 
-@settings(max_examples=200, deadline=None)
-@given(worlds(same_size=True), st.randoms(use_true_random=False))
-def test_the_strategy_does_not_flap_while_only_the_rollout_itself_moves(world: World, chance: random.Random) -> None:
-    changes = 0
-    for _ in range(MANY_STEPS):
-        changes += world.decide()
+@settings(max_examples=100, deadline=None)
+@given(worlds(same_size=True), st.integers(0, 2**32).map(random.Random), st.integers(0, 100))
+def test_the_strategy_does_not_flap_while_only_the_rollout_itself_moves(
+    world: World, chance: random.Random, events: int
+) -> None:
+    """As long as there are old pods: at rest it is always Surge."""
+    taken: list[str] = []
+    for _ in range(events):
+        world.decide()
+        if world.standing().old and taken[-1:] != [world.choice.strategy]:
+            taken.append(world.choice.strategy)
         act(world, chance, at_once=True)
-    assert changes <= 3
+    assert len(taken) == len(set(taken))
 
 
 @pytest.mark.parametrize(
@@ -156,10 +171,7 @@ def test_known_rollouts(gpus: int, old_gpus: int, new_gpus: int, wanted: int, fi
     world.pods = [Pod(OLD, "n", ready=True) for _ in range(wanted)]
     world.decide()
     assert world.choice.strategy == first, world.choice.reason
-    least = wanted
-    for _ in range(MANY_STEPS):
-        act(world, chance, at_once=True)
-        least = min(least, world.available())
-    settle(world, chance)
-    assert least == answering
+    seen: list[int] = []
+    settle(world, chance, lambda: seen.append(world.available()))
+    assert min(seen) == answering
     check_done(world)
