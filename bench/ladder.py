@@ -1,6 +1,6 @@
 """A burst of ten times what the KV pool holds, with the memory ladder and without: level, blocks, latency, refusals.
 
-    octavo bench ladder [--pools 10] [--plot out.png] [--model PATH | --tiny] [--kv-cache-memory 48Mi]
+    octavo bench ladder [--pools 10] [--plot out.png] [--model PATH | --tiny] [--kv-cache-memory 24Mi]
     python -m bench.ladder …                                            the same
 
 Both are real servers over HTTP. A hundred short requests come first, so that the server knows how long outputs are; then the burst
@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--pools", type=positive, default=10, help="size of the burst, in pools full of work (default: 10)"
     )
-    parser.add_argument("--kv-cache-memory", default="48Mi", help="memory for KV pages (default: 48Mi)")
+    parser.add_argument("--kv-cache-memory", default="24Mi", help="memory for KV pages (default: 24Mi)")
     parser.add_argument("--seed", type=int, default=0, help="of the burst (default: 0)")
     parser.add_argument("--plot", type=Path, help="write a picture of both runs to this PNG")
     return parser
