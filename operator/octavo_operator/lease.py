@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 LEASE_S = 10
 RENEW_DEADLINE_S = 7.0
 RETRY_S = 2.0
+# Of one that woke a moment too early.
+SHORTEST_RETRY_S = 0.1
 TIMEOUT_S = 3.0
 
 Spec = Mapping[str, Any]
@@ -35,24 +37,32 @@ class LostError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Sighting:
-    """What a Lease's holder wrote last, and when this process first saw that, by its own clock."""
+    """What a Lease's holder wrote last, for how long it counts, and when this process first saw it, by its own clock."""
 
     record: tuple[Any, ...]
     since_s: float
+    duration_s: float
 
 
 def sighting(before: Sighting | None, spec: Spec, now_s: float) -> Sighting:
     # Not the resource's version: whoever labels a Lease does not renew it.
     record = tuple(spec.get(field) for field in ("holderIdentity", "renewTime", "leaseTransitions"))
-    return before if before is not None and before.record == record else Sighting(record, now_s)
+    if before is not None and before.record == record:
+        return before
+    return Sighting(record, now_s, spec.get("leaseDurationSeconds", LEASE_S))
 
 
 def may_claim(spec: Spec, identity: str, seen: Sighting, now_s: float) -> bool:
     """Whether `identity` may write itself into a Lease: it stands there, nobody does, or who does was silent for too long."""
     if spec.get("holderIdentity", "") in ("", identity):
         return True
-    duration_s: float = spec.get("leaseDurationSeconds", LEASE_S)
-    return now_s - seen.since_s >= duration_s
+    return now_s - seen.since_s >= seen.duration_s
+
+
+def patience_s(seen: Sighting, now_s: float) -> float:
+    """Seconds until who waits for `seen` looks again."""
+    left_s = seen.since_s + seen.duration_s - now_s
+    return min(RETRY_S, max(left_s, SHORTEST_RETRY_S))
 
 
 def claimed(spec: Spec, identity: str, now: str) -> dict[str, Any]:
@@ -89,7 +99,7 @@ class Elector:
         logger.info("waiting for the lease %s as %s", self._key, self._identity)
         held = await self._tried()
         while not held:
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self._patience_s())
             held = await self._tried()
         logger.info("holding the lease %s", self._key)
 
@@ -119,6 +129,10 @@ class Elector:
             logger.warning("the lease %s: %s", self._key, str(error) or f"no answer within {TIMEOUT_S:.0f} s")
             self._live = None  # what was written may or may not have arrived
             return False
+
+    def _patience_s(self) -> float:
+        """Until the next attempt: not past the moment from which a silent holder may be given up."""
+        return RETRY_S if self._seen is None else patience_s(self._seen, self._clock())
 
     async def _attempt(self) -> bool:
         # From before the request on, since the API server may have written it at once and answered late.

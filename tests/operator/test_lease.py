@@ -45,7 +45,19 @@ def test_a_holders_clock_that_is_wrong_by_years_is_not_looked_at(renewed: str) -
 def test_every_renewal_begins_the_wait_anew_and_nothing_else_does() -> None:
     first = lease.sighting(None, HELD, 100.0)
     assert lease.sighting(first, {**HELD, "strategy": "something new"}, 105.0) == first
-    assert lease.sighting(first, {**HELD, "renewTime": NOW}, 105.0) == Sighting(("first", NOW, 3), 105.0)
+    assert lease.sighting(first, {**HELD, "renewTime": NOW}, 105.0) == Sighting(("first", NOW, 3), 105.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "patience_s"),
+    [
+        pytest.param(100.0, 2.0, id="just renewed"),
+        pytest.param(109.0, 1.0, id="nearly over"),
+        pytest.param(110.0, 0.1, id="over, but for the clock's last digit"),
+    ],
+)
+def test_who_waits_looks_again_at_the_moment_from_which_it_may_take_over(now_s: float, patience_s: float) -> None:
+    assert lease.patience_s(lease.sighting(None, HELD, 100.0), now_s) == patience_s
 
 
 def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
