@@ -14,8 +14,9 @@ from octavo_operator.desired import pod
 from octavo_operator.desired.children import Child
 from octavo_operator.desired.inspect import digest, inspection_job, inspection_pod, job_name
 from octavo_operator.fitting import verdict
+from octavo_operator.fitting.findings import LOOK_AGAIN_S, Question, scope_of
 from octavo_operator.fitting.gpu_memory import GpuMemory
-from octavo_operator.fitting.inspections import Insight, InspectionView, insight, record
+from octavo_operator.fitting.inspections import Insight, record
 from octavo_operator.fitting.verdict import CONDITION, INSPECTING, Verdict
 from octavo_operator.fitting.workload import makes, runtime_container
 from octavo_operator.observed import Observed
@@ -28,11 +29,11 @@ PATIENCE_S = 120.0
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What decides beside the spec: the service's status as it was, the pods that inspect its model, its live workload and how many
-    of its pods are ready, the memory of GPUs that they may come to, and how long the model has been inspected."""
+    """What decides beside the spec: what is known of the model, and whether this service `asks` for what is not; its live workload
+    and how many of its pods are ready; the memory of GPUs that they may come to; and how long it has waited."""
 
-    status: Mapping[str, Any]
-    inspections: Sequence[InspectionView] = ()
+    found: Insight
+    asks: bool = True
     workload: Mapping[str, Any] | None = None
     ready: int = 0
     gpu_memory: GpuMemory | None = None
@@ -50,6 +51,7 @@ class Judgement:
     changes: bool
     job: Child | None = None
     left_s: float = 0.0
+    asked_elsewhere: bool = False
 
     def holds(self, step: Plan) -> bool:
         """Whether no pods are made for now."""
@@ -61,7 +63,11 @@ class Judgement:
         return held if self.job is None else [*held, self.job]
 
     def look_again_s(self, step: Plan) -> float | None:
-        return self.left_s if self.holds(step) and self.left_s > 0 else None
+        """Where another service's Job finds it out, no event tells of that."""
+        due = ([LOOK_AGAIN_S] if self.asked_elsewhere else []) + (
+            [self.left_s] if self.holds(step) and self.left_s else []
+        )
+        return min(due, default=None)
 
     def stalls(self, step: Plan) -> bool:
         """Whether nothing but a change of the spec makes pods."""
@@ -90,24 +96,31 @@ class Judgement:
         return {name: value for name, value in found.items() if value}
 
 
-def judge(service: Service, evidence: Evidence) -> Judgement:
-    plain = pod.template(service)
-    inspecting = inspection_pod(plain["spec"], runtime_container(plain["spec"]))
-    found = insight(digest(inspecting), evidence.status, evidence.inspections)
-    if not makes(evidence.workload, plain):  # else it is served without a revision already
+def question(service: Service) -> Question:
+    """What there is to find out about the service's model."""
+    serving = pod.template(service)["spec"]
+    inspecting = inspection_pod(serving, runtime_container(serving))
+    return Question(inspecting, digest(inspecting), scope_of(inspecting, service.key.namespace))
+
+
+def judge(service: Service, asked: Question, evidence: Evidence) -> Judgement:
+    found = evidence.found
+    if not makes(evidence.workload, pod.template(service)):  # else it is served without a revision already
         service = pinned(service, found)
     template = pod.template(service)
     says = verdict.judge(service, template["spec"], found, evidence.gpu_memory, job_name(service.key, found.key))
     changes = not makes(evidence.workload, template)
     if evidence.ready and not changes:
         says = verdict.proven(says)
+    is_open = found.inspection is None
     return Judgement(
         service=service,
         verdict=says,
         inspection=record(found),
         changes=changes,
-        job=None if found.inspection else Child(kinds.JOB, inspection_job(service, inspecting)),
+        job=Child(kinds.JOB, inspection_job(service, asked.pod)) if is_open and evidence.asks else None,
         left_s=max(0.0, PATIENCE_S - evidence.waited_s) if says.reason == INSPECTING else 0.0,
+        asked_elsewhere=is_open and not evidence.asks,
     )
 
 

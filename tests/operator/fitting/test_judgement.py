@@ -9,12 +9,15 @@ import pytest
 from octavo_operator import kinds
 from octavo_operator.desired import leaderworkerset, pod
 from octavo_operator.desired.children import children
-from octavo_operator.fitting.inspections import InspectionView
-from octavo_operator.fitting.judgement import PATIENCE_S, Evidence, Judgement, judge, kept, waited_s
+from octavo_operator.fitting import judgement
+from octavo_operator.fitting.findings import LOOK_AGAIN_S
+from octavo_operator.fitting.inspections import Insight
+from octavo_operator.fitting.judgement import PATIENCE_S, Evidence, Judgement, kept, waited_s
 from octavo_operator.kinds import Kind
 from octavo_operator.observed import DeploymentView, Observed, PodView
 from octavo_operator.plan import plan
 from octavo_operator.service import Service
+from octavo_sizing.inspection import Inspection
 from tests.operator.fitting.samples import LARGE, inspected, key_of, status_with
 from tests.operator.samples import parsed
 
@@ -23,8 +26,16 @@ TOO_SMALL = {"resources": {"memory": "1Gi"}}
 SERVED: frozenset[Kind] = frozenset(kinds.OPTIONAL)
 
 
-def known(service: Service, found: Any = SMALL, **more: Any) -> Evidence:
-    return Evidence(status_with(service, found), **more)
+def unknown(service: Service, **more: Any) -> Evidence:
+    return Evidence(Insight(key_of(service)), **more)
+
+
+def known(service: Service, found: Inspection = SMALL, **more: Any) -> Evidence:
+    return Evidence(Insight(key_of(service), found), **more)
+
+
+def judge(service: Service, evidence: Evidence) -> Judgement:
+    return judgement.judge(service, judgement.question(service), evidence)
 
 
 def live(service: Service) -> dict[str, Any]:
@@ -55,7 +66,7 @@ def outcome(judged: Judgement, service: Service) -> tuple[bool, bool]:
 @pytest.mark.parametrize("nodes", [1, 2], ids=["Deployment", "LeaderWorkerSet"])
 def test_first_pods_wait_for_the_inspection(nodes: int) -> None:
     service = parsed(parallelism={"tensor": 2, "nodes": nodes}, device="gpu")
-    judged = judge(service, Evidence({}))
+    judged = judge(service, unknown(service))
     assert outcome(judged, service) == (True, True)
     step = plan(service, None)
     obstacle = judged.obstacle(step)
@@ -67,9 +78,16 @@ def test_first_pods_wait_for_the_inspection(nodes: int) -> None:
 
 def test_no_pods_wait_longer_than_two_minutes() -> None:
     service = parsed()
-    judged = judge(service, Evidence({}, waited_s=PATIENCE_S))
+    judged = judge(service, unknown(service, waited_s=PATIENCE_S))
     assert outcome(judged, service) == (False, True)
     assert (judged.verdict.reason, judged.look_again_s(plan(service, None))) == ("Inspecting", None)
+
+
+def test_where_another_service_asks_no_second_job_does_and_nobody_misses_the_answer() -> None:
+    service = parsed()
+    judged = judge(service, unknown(service, asks=False))
+    assert outcome(judged, service) == (True, False)
+    assert judged.look_again_s(plan(service, None)) == LOOK_AGAIN_S
 
 
 def test_pods_that_fit_are_made_and_the_job_is_no_longer_wanted() -> None:
@@ -83,8 +101,8 @@ def test_pods_that_fit_are_made_and_the_job_is_no_longer_wanted() -> None:
 
 def test_a_failed_inspection_holds_nobody_and_its_job_stays() -> None:
     service = parsed()
-    failed = InspectionView(key_of(service), "failed", "exit code 1: no such file")
-    judged = judge(service, Evidence({}, inspections=(failed,)))
+    failed = Insight(key_of(service), error="exit code 1: no such file")
+    judged = judge(service, Evidence(failed))
     assert outcome(judged, service) == (False, True)
     assert judged.verdict.fits is None
     assert f"delete the Job chat-inspect-{key_of(service)}" in judged.verdict.message
@@ -104,7 +122,7 @@ def test_pods_that_do_not_fit_are_not_made() -> None:
 @pytest.mark.parametrize("spec", [{"suspend": True}, {"replicas": 0}], ids=["suspended", "no replicas"])
 def test_where_no_pods_are_wanted_none_wait(spec: dict[str, Any]) -> None:
     service = parsed(**TOO_SMALL, **spec)
-    for evidence in (Evidence({}), known(service, LARGE)):
+    for evidence in (unknown(service), known(service, LARGE)):
         judged = judge(service, evidence)
         assert not outcome(judged, service)[0]
         assert not judged.stalls(plan(service, None))
@@ -114,7 +132,7 @@ def test_where_no_pods_are_wanted_none_wait(spec: dict[str, Any]) -> None:
 def test_pods_that_are_there_are_left_alone_whatever_is_known(nodes: int) -> None:
     """A workload with the same template may be scaled, although nothing is known any more."""
     service = parsed(parallelism={"tensor": 2, "nodes": nodes}, device="gpu")
-    judged = judge(service, Evidence({}, workload=live(service), ready=1))
+    judged = judge(service, unknown(service, workload=live(service), ready=1))
     assert outcome(judged, service) == (False, True)
 
 
@@ -128,7 +146,7 @@ def test_ready_pods_prove_what_arithmetic_denies() -> None:
 
 def test_a_change_waits_while_the_pods_before_it_serve() -> None:
     before, after = parsed(), parsed(model={"source": "file:///models/another"})
-    judged = judge(after, Evidence(status_with(before, SMALL), workload=live(before), ready=1))
+    judged = judge(after, unknown(after, workload=live(before), ready=1))
     assert outcome(judged, after) == (True, True)
     assert judged.verdict.reason == "Inspecting"
 
