@@ -6,7 +6,7 @@ import dataclasses
 @dataclasses.dataclass(frozen=True)
 class Installation:
     """`runtime_image` is that of services that name none; `namespace` is the operator's own, None where it runs outside the
-    cluster. `clusterwide`: the operator sees all namespaces, and nodes.
+    cluster.
 
     `prometheus_url` is where KEDA asks; None where nobody said. `kubernetes` is the API server's version, zeros before it is known.
 
@@ -16,7 +16,6 @@ class Installation:
     runtime_image: str | None = None
     namespace: str | None = None
     prometheus_url: str | None = None
-    clusterwide: bool = False
     host_paths: tuple[str, ...] = ()
     powers: frozenset[str] = frozenset()
     kubernetes: tuple[int, int] = (0, 0)

@@ -15,20 +15,17 @@ FRESH_S = 30.0
 
 
 class Inventory:
-    """`clusterwide` false: the operator sees only some namespaces, so nothing is known of nodes."""
+    """`clock` counts seconds."""
 
-    def __init__(self, api: kube.Kube, clusterwide: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, api: kube.Kube, clock: Callable[[], float]) -> None:
         self._api = api
-        self.is_clusterwide = clusterwide
         self._clock = clock
         self._counting = asyncio.Lock()
         self._counted_at_s: float | None = None
         self._census: Census | None = None
 
     async def census(self) -> Census | None:
-        """None where the operator may not know. Raises UnavailableError."""
-        if not self.is_clusterwide:
-            return None
+        """None where the operator may not know, as where it was given only some namespaces. Raises UnavailableError."""
         async with self._counting:
             if self._counted_at_s is None or self._clock() - self._counted_at_s >= FRESH_S:
                 self._census = await self._count()

@@ -43,7 +43,6 @@ class Options:
         return Installation(
             runtime_image=self.runtime_image,
             namespace=self.lease.namespace if self.lease else None,
-            clusterwide=not self.namespaces,
             prometheus_url=self.prometheus_url,
             host_paths=self.host_paths,
             powers=self.powers,

@@ -65,7 +65,7 @@ class Reconciler:
         self._journal = journal.Journal(api, time.monotonic)
         self._strangers = Strangers()
         self._marking = Marking(api, readings, time.monotonic)
-        inventory = Inventory(api, installation.clusterwide, time.monotonic)
+        inventory = Inventory(api, time.monotonic)
         self._rollouts = Rollouts(api, inventory, watched.pods_of)
         self._fits = Fits(inventory, watched.inspections_of)
         self._signals = SignalPath(api, installation.prometheus_url)

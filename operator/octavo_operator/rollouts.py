@@ -14,7 +14,7 @@ from typing import Any
 from octavo_operator import kinds, kube, standing
 from octavo_operator.capacity import room
 from octavo_operator.capacity.claims import exclusive
-from octavo_operator.desired import pod
+from octavo_operator.desired import leaderworkerset, pod
 from octavo_operator.doubts import Doubts
 from octavo_operator.inventory import Inventory
 from octavo_operator.observed import PodView
@@ -23,8 +23,7 @@ from octavo_operator.service import Key, Service
 from octavo_operator.strategy import Choice, Outlook, Standing, choose
 
 LOOK_AGAIN_S = 30.0
-_NOT_READABLE = "the operator sees only its namespaces, not the cluster's nodes"
-_NOT_ALLOWED = "the operator may not list nodes and pods"
+_NOT_ALLOWED = "the operator may not list the cluster's nodes and pods"
 _ON_NO_NODE = "no node has what a pod asks for"
 
 Body = Mapping[str, Any]
@@ -40,12 +39,15 @@ class Rollouts:
         self._doubts = Doubts(time.monotonic)
 
     async def refine(self, service: Service, plan: Plan, live: Body | None) -> Plan:
-        """`plan` with the strategy that `Auto` takes now, and what there is to say of room. `live` is the Deployment."""
+        """`plan` with the strategy that `Auto` takes now, and what there is to say of room. `live` is the workload.
+
+        Groups of several nodes are replaced by the LeaderWorkerSet's own rule, one group at a time.
+        """
         template = pod.template(service)
-        outlook = await self._outlook(service.key, plan.replicas, live, template)
+        outlook = await self._outlook(service, plan, live, template)
         if outlook.is_quiet:
             self._doubts.forget(service.key)
-        if service.rollout.strategy != "Auto":
+        if service.rollout.strategy != "Auto" or service.workload_kind == kinds.LEADER_WORKER_SET:
             return dataclasses.replace(plan, outlook=outlook)
         choice = await self._choose(service, template, outlook, live)
         return dataclasses.replace(
@@ -64,15 +66,18 @@ class Rollouts:
     def forget(self, key: Key) -> None:
         self._doubts.forget(key)
 
-    async def _outlook(self, key: Key, wanted: int, live: Body | None, template: Body) -> Outlook:
-        pods = self._pods_of(key)
-        stand, failing = await self._standing(key, wanted, live, template, pods)
+    async def _outlook(self, service: Service, plan: Plan, live: Body | None, template: Body) -> Outlook:
+        key, pods = service.key, self._pods_of(service.key)
+        if service.workload_kind == kinds.LEADER_WORKER_SET:
+            stand, failing = standing.marked(plan.replicas * service.parallelism.nodes, pods, _mark(service, plan)), ""
+        else:
+            stand, failing = await self._standing(key, plan.replicas, live, template, pods)
         outlook = Outlook(stand, failing=failing)
         if stand.missing == 0:
             return outlook
         free, unknown = await self._room(key, pods, template)
         if live is not None:
-            refusal = standing.refusal(live, pods, stand)
+            refusal = standing.refusal(standing.failure(live), pods, stand)
             stand = self._doubts.weigh(key, _digest(template), stand, refusal, free is None or free.slots() > 0)
         return dataclasses.replace(outlook, standing=stand, room=free, unknown=unknown)
 
@@ -100,15 +105,13 @@ class Rollouts:
         # While the last old pods end, Recreate still keeps new ones from starting beside them.
         if outlook.standing.ending and live is not None and standing.applied_strategy(live) == "Recreate":
             return Choice("Recreate", "Recreate: the old pods are ending")
-        if service.device == "gpu" and not self._inventory.is_clusterwide:
-            return Choice("OneByOne", f"OneByOne: {_NOT_READABLE}")
         return choose(outlook.standing, outlook.room, outlook.unknown, service.device)
 
     async def _room(self, key: Key, pods: Sequence[PodView], template: Body) -> tuple[room.Room | None, str]:
         """The room for one more pod, or None and why it is not known."""
         census = await self._inventory.census()
         if census is None:
-            return None, _NOT_ALLOWED if self._inventory.is_clusterwide else _NOT_READABLE
+            return None, _NOT_ALLOWED
         own = [pod.place for pod in pods if pod.active and pod.place]
         found = room.room(census, key, own, template["spec"])
         return found, "" if found else _ON_NO_NODE
@@ -125,6 +128,11 @@ class Rollouts:
 def _claims(pod: Body) -> set[str]:
     volumes = pod.get("volumes", ())
     return {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
+
+
+def _mark(service: Service, plan: Plan) -> str:
+    """The revision that the pods of the wanted groups are marked with."""
+    return leaderworkerset.revision_of(leaderworkerset.leader_worker_set(service, plan))
 
 
 def _digest(template: Body) -> str:

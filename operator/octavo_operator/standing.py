@@ -76,9 +76,20 @@ def _standing(wanted: int, new: Sequence[PodView], old: Sequence[PodView], pods:
     )
 
 
-def refusal(live: Mapping[str, Any], pods: Sequence[PodView], standing: Standing) -> Refusal:
+def marked(wanted: int, pods: Sequence[PodView], revision: str) -> Standing:
+    """Where pods are marked with the revision of their template, as those of groups are; `wanted` counts pods."""
+    active = [pod for pod in pods if pod.active]
+    new = [pod for pod in active if pod.revision == revision]
+    return _standing(wanted, new, [pod for pod in active if pod.revision != revision], pods)
+
+
+def failure(live: Mapping[str, Any]) -> str:
+    """What the API server said of a pod that the workload could not make."""
+    return deployment_view(live).failure
+
+
+def refusal(failure: str, pods: Sequence[PodView], standing: Standing) -> Refusal:
     """What keeps new pods from being made or placed; maybe it is what the service's own old pods hold."""
-    failure = deployment_view(live).failure
     if _OVER_QUOTA in failure:
         return Refusal(failure, standing.waiting)
     said = [pod.refusal for pod in pods if pod.active and pod.refusal]

@@ -62,7 +62,7 @@ def act(world: World, chance: random.Random, *, at_once: bool) -> None:
 
 def settle(world: World, chance: random.Random, check: Callable[[], None] = lambda: None) -> None:
     """Every part acts in turn until none has anything to do; `check` is asked after each act."""
-    parts = [
+    parts: list[Callable[[], bool]] = [
         world.decide,
         world.deployment,
         lambda: world.replica_sets(chance),

@@ -108,7 +108,9 @@ ELSEWHERE = "0/1 nodes are available: 1 node(s) had volume node affinity conflic
     ],
 )
 def test_what_keeps_new_pods_from_a_place(failure: str, said: str, stand: Standing, refusal: Refusal) -> None:
-    found = standing.refusal(deployment("--a", failure=failure), [pod("new", None, refusal=said)], stand)
+    found = standing.refusal(
+        standing.failure(deployment("--a", failure=failure)), [pod("new", None, refusal=said)], stand
+    )
     assert found == refusal
 
 

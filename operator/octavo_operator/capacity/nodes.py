@@ -67,7 +67,8 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
         return bool(operator == "Exists")
     if key != taint["key"]:
         return False
-    return operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == taint.get("value", ""))
+    same = toleration.get("value", "") == taint.get("value", "")
+    return bool(operator == "Exists" or (operator == "Equal" and same))
 
 
 def _required(node: Node, pod: Mapping[str, Any]) -> bool:
