@@ -17,10 +17,17 @@ def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
         yield kubectl
 
 
+SIZED = service("sized")
+LARGE = service("large", resources={"cpu": "100m", "memory": "400Mi"}, runtime={"maxModelLen": 8192})
+TINY = service("tiny", device="gpu", gpu={"memory": "1500Mi"}, resources={})
+HEADS = service("heads", parallelism={"tensor": 2})
+MISSING = service("missing", model={"source": "file:///models/none.gguf"})
+
+
 @pytest.fixture(scope="module")
 def served(octavo: Kubectl, namespace: Kubectl) -> Iterator[Kubectl]:
-    """A namespace with the service `sized`, Ready."""
-    with applied(namespace, service("sized")):
+    """A namespace with all those services, `sized` Ready; together, since pods take seconds to start."""
+    with applied(namespace, SIZED, LARGE, TINY, HEADS, MISSING):
         wait_for_condition(namespace, "sized", "Ready", "True", timeout_s=READY_S)
         yield namespace
 
@@ -65,48 +72,40 @@ def test_a_job_is_gone_once_its_result_is_kept_and_never_comes_again(served: Kub
     assert not jobs(served, "sized")
 
 
-def test_a_model_that_is_too_large_is_stalled_and_makes_no_pod(octavo: Kubectl, namespace: Kubectl) -> None:
-    small = {"cpu": "100m", "memory": "400Mi"}
-    with applied(namespace, service("large", resources=small, runtime={"maxModelLen": 8192})):
-        found = wait_for_condition(namespace, "large", "Stalled", "True", says="DoesNotFit", timeout_s=INSPECTED_S)
-        message = condition(found, "MemoryFits")["message"]
-        assert condition(found, "MemoryFits")["status"] == "False"
-        assert message.startswith("does not fit: at tensor degree 1 the pod needs")
-        assert "set spec.resources.memory to at least" in message
-        assert "limit 400 MiB = 400 MiB − weights 256.57 MiB" in message
-        assert condition(found, "SpecValid")["status"] == "True"
-        assert namespace.get("deployment", "large") is None
-        assert not namespace.list("pods", "serving.octavo.dev/service=large")
-        namespace.patch(KIND, "large", {"spec": {"replicas": 0, "resources": {"memory": "2Gi"}}})
-        wait_for_condition(namespace, "large", "Ready", "True", says="ScaledToZero")
+def test_a_model_that_is_too_large_is_stalled_and_makes_no_pod(served: Kubectl) -> None:
+    found = wait_for_condition(served, "large", "Stalled", "True", says="DoesNotFit", timeout_s=INSPECTED_S)
+    message = condition(found, "MemoryFits")["message"]
+    assert condition(found, "MemoryFits")["status"] == "False"
+    assert message.startswith("does not fit: at tensor degree 1 the pod needs")
+    assert "set spec.resources.memory to at least" in message
+    assert "limit 400 MiB = 400 MiB − weights 256.57 MiB" in message
+    assert condition(found, "SpecValid")["status"] == "True"
+    assert served.get("deployment", "large") is None
+    assert not served.list("pods", "serving.octavo.dev/service=large")
+    served.patch(KIND, "large", {"spec": {"replicas": 0, "resources": {"memory": "2Gi"}}})
+    wait_for_condition(served, "large", "Ready", "True", says="ScaledToZero")
 
 
-def test_the_smallest_degree_that_fits_is_named(octavo: Kubectl, namespace: Kubectl, own_cluster: None) -> None:
-    """Of GPUs whose memory the spec says; there are none here."""
-    tiny = service("tiny", device="gpu", gpu={"memory": "1500Mi"}, resources={})
-    with applied(namespace, tiny):
-        found = wait_for_condition(namespace, "tiny", "MemoryFits", "False", says="DoesNotFit", timeout_s=INSPECTED_S)
-        assert "no tensor degree makes it fit" in condition(found, "MemoryFits")["message"]
-        namespace.patch(KIND, "tiny", {"spec": {"gpu": {"memory": "24Gi"}, "replicas": 0}})
-        wait_for_condition(namespace, "tiny", "MemoryFits", "True", says="90 % of 24 GiB")
+def test_memory_of_a_gpu_is_what_the_spec_says(served: Kubectl) -> None:
+    """There is no GPU here: only the arithmetic is of one."""
+    found = wait_for_condition(served, "tiny", "MemoryFits", "False", says="DoesNotFit", timeout_s=INSPECTED_S)
+    assert "no tensor degree makes it fit" in condition(found, "MemoryFits")["message"]
+    served.patch(KIND, "tiny", {"spec": {"gpu": {"memory": "24Gi"}, "replicas": 0}})
+    wait_for_condition(served, "tiny", "MemoryFits", "True", says="90 % of 24 GiB")
 
 
-def test_heads_that_the_degree_does_not_divide_are_refused(octavo: Kubectl, namespace: Kubectl) -> None:
-    with applied(namespace, service("heads", parallelism={"tensor": 2})):
-        found = wait_for_condition(
-            namespace, "heads", "Stalled", "True", says="DegreeImpossible", timeout_s=INSPECTED_S
-        )
-        assert condition(found, "MemoryFits")["message"].endswith("give one of 1, 3")
-        assert namespace.get("deployment", "heads") is None
+def test_heads_that_the_degree_does_not_divide_are_refused(served: Kubectl) -> None:
+    found = wait_for_condition(served, "heads", "Stalled", "True", says="DegreeImpossible", timeout_s=INSPECTED_S)
+    assert condition(found, "MemoryFits")["message"].endswith("give one of 1, 3")
+    assert served.get("deployment", "heads") is None
 
 
-def test_an_inspection_that_fails_says_why_and_holds_nobody(octavo: Kubectl, namespace: Kubectl) -> None:
-    with applied(namespace, service("missing", model={"source": "file:///models/none.gguf"})):
-        found = wait_for_condition(
-            namespace, "missing", "MemoryFits", "Unknown", says="InspectionFailed", timeout_s=INSPECTED_S
-        )
-        message = condition(found, "MemoryFits")["message"]
-        assert "/models/none.gguf does not exist" in message
-        assert f"delete the Job {jobs(namespace, 'missing')[0]['metadata']['name']}" in message
-        wait_for(lambda: namespace.get("deployment", "missing"), 30, "the pods to be made")
-        wait_for_condition(namespace, "missing", "Stalled", "False")
+def test_an_inspection_that_fails_says_why_and_holds_nobody(served: Kubectl) -> None:
+    found = wait_for_condition(
+        served, "missing", "MemoryFits", "Unknown", says="InspectionFailed", timeout_s=INSPECTED_S
+    )
+    message = condition(found, "MemoryFits")["message"]
+    assert "/models/none.gguf does not exist" in message
+    assert f"delete the Job {jobs(served, 'missing')[0]['metadata']['name']}" in message
+    wait_for(lambda: served.get("deployment", "missing"), 30, "the pods to be made")
+    wait_for_condition(served, "missing", "Stalled", "False")
