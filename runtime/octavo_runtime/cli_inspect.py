@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from octavo_runtime.source.inspection import ERRORS, inspect
+from octavo_runtime.source.reference import unreadable
 from octavo_sizing.errors import SizingError
 
 
@@ -12,9 +13,10 @@ def show(source: str, token_file: str | None, termination_log: str | None) -> in
     try:
         text = inspect(source, token_file).to_json()
         code = 0
+    except OSError as error:
+        text, code = f"octavo inspect: {unreadable(error)}", 1
     except (*ERRORS, SizingError) as error:
-        text = f"octavo inspect: {' '.join(str(error).split())}"
-        code = 1
+        text, code = f"octavo inspect: {' '.join(str(error).split())}", 1
     print(text, file=sys.stderr if code else sys.stdout)
     if termination_log is not None:
         try:

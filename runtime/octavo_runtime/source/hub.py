@@ -30,7 +30,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # public, but
 import octavo_runtime
 from octavo_runtime.source.reference import HubReference, SourceError, UnreachableError
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18  # so much of a file is lost at most when it is cut
 _TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 _GIVE_TOKEN = (
     "give a token that may read it (--hub-token-file or HF_TOKEN; spec.model.tokenSecretRef of an InferenceService)"

@@ -50,7 +50,7 @@ class _Tensor:
 def inspect(source: str, token_file: str | None = None) -> Inspection:
     """Sizes of what `octavo serve` takes as a model; also of a bare `config.json`, whose weights count as none.
 
-    Raises SourceError, and ModelError or GgufError for what is wrong with the model's files.
+    Raises SourceError, OSError, and ModelError or GgufError for what is wrong with the model's files.
     """
     check_source(source)
     reference = hub_reference(source)

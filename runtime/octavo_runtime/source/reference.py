@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -85,3 +86,8 @@ def check_source(source: str) -> None:
         raise SourceError(f"the model {source} names the host '{url.netloc}': {FORMS}")
     if not url.path:
         raise SourceError(f"the model {source} has no path: {FORMS}")
+
+
+def unreadable(error: OSError) -> str:
+    """A model's file that cannot be read, for people."""
+    return f"{error.filename} cannot be read ({error.strerror}): put it right, or let user {os.geteuid()} read it"

@@ -14,7 +14,7 @@ from octavo_runtime.source.reference import SourceError, hub_reference
 from tests.runtime.hub import Hub, Repository, running_hub
 
 COMMIT = "c0" * 20
-WEIGHTS = os.urandom(3 * CHUNK_BYTES + 17)
+WEIGHTS = os.urandom(12 * CHUNK_BYTES + 17)
 FILES = {
     "config.json": b"{}",
     "tokenizer.json": b"{}" * 3000,
@@ -94,27 +94,27 @@ def test_a_branch_is_asked_for_and_is_what_it_was_where_nobody_answers(hub: Hub,
 
 
 def test_goes_on_after_a_cut_from_where_it_was(hub: Hub, tmp_path: Path) -> None:
-    hub.cut_after["model.safetensors"] = [2 * CHUNK_BYTES + 5, CHUNK_BYTES]
+    hub.cut_after["model.safetensors"] = [8 * CHUNK_BYTES + 5, 4 * CHUNK_BYTES]
     assert content(download(hub, tmp_path)) == NEEDED
-    assert hub.ranges("model.safetensors") == [None, f"bytes={2 * CHUNK_BYTES}-", f"bytes={3 * CHUNK_BYTES}-"]
+    assert hub.ranges("model.safetensors") == [None, f"bytes={8 * CHUNK_BYTES}-", f"bytes={12 * CHUNK_BYTES}-"]
 
 
 def test_another_process_goes_on_where_one_was_cut(hub: Hub, tmp_path: Path) -> None:
-    hub.cut_after["model.safetensors"] = [2 * CHUNK_BYTES, 0, 0, 0]
+    hub.cut_after["model.safetensors"] = [8 * CHUNK_BYTES, 0, 0, 0]
     with pytest.raises(SourceError, match="cannot be reached"):
         download(hub, tmp_path)
     assert not (tmp_path / "org--small" / COMMIT).exists()
     hub.asked.clear()
     told = Told()
     assert content(download(hub, tmp_path, told=told)) == NEEDED
-    assert hub.ranges("model.safetensors") == [f"bytes={2 * CHUNK_BYTES}-"]
+    assert hub.ranges("model.safetensors") == [f"bytes={8 * CHUNK_BYTES}-"]
     assert hub.ranges("tokenizer.json") == []
     assert told.lines[0][0] > 50
 
 
 def test_a_server_without_ranges_begins_again(hub: Hub, tmp_path: Path) -> None:
     hub.knows_ranges = False
-    hub.cut_after["model.safetensors"] = [2 * CHUNK_BYTES]
+    hub.cut_after["model.safetensors"] = [8 * CHUNK_BYTES]
     assert content(download(hub, tmp_path)) == NEEDED
 
 

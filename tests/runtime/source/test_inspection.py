@@ -12,7 +12,7 @@ import pytest
 from octavo_runtime import cli
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.source.inspection import inspect
-from octavo_runtime.source.reference import SourceError
+from octavo_runtime.source.reference import SourceError, unreadable
 from octavo_sizing.inspection import Inspection, StoredBytes
 from octavo_sizing.model import Model
 from tests.runtime.hub import Hub, Repository, running_hub
@@ -186,3 +186,11 @@ def test_an_unknown_form_is_a_wrong_source() -> None:
     with pytest.raises(SourceError, match="the model /etc/passwd is neither a GGUF file nor a model folder"):
         inspect("/etc/passwd")
     assert cli.main(["inspect", "/etc/passwd"]) == 1
+
+
+def test_a_file_that_cannot_be_read_says_who_should() -> None:
+    error = PermissionError(13, "Permission denied", "/models/m/config.json")
+    assert (
+        unreadable(error)
+        == f"/models/m/config.json cannot be read (Permission denied): put it right, or let user {os.geteuid()} read it"
+    )
