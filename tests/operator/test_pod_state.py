@@ -16,8 +16,10 @@ ANSWER: dict[str, Any] = {
     "waiting": 3,
     "in_flight": 5,
     "pressure_level": 2,
-    "pressure": {"level": 2, "steps": ["strict_admission", "demote"], "since": None, "reason": "…"},
-    "blocks": {"total": 640, "used": 12, "cached": 30, "free": 598},
+    "pressure_steps": ["strict_admission", "demote"],
+    "blocks_total": 640,
+    "progress_age_s": None,
+    "engine": {"pid": 9, "restarts": 0, "last_end": ""},
     "config": {"max_num_seqs": 4, "num_blocks": 639},
 }
 
@@ -33,7 +35,7 @@ def test_reads_phase_pressure_blocks_and_load() -> None:
 
 
 def test_takes_from_an_older_runtime_what_it_tells() -> None:
-    older = {key: value for key, value in ANSWER.items() if key not in ("pressure", "blocks")}
+    older = {key: value for key, value in ANSWER.items() if key not in ("pressure_steps", "blocks_total", "engine")}
     found = parse(json.dumps(older).encode())
     assert (found.steps, found.blocks_total) == (("strict_admission", "demote"), 639)
 
@@ -46,12 +48,15 @@ def test_takes_from_an_older_runtime_what_it_tells() -> None:
         pytest.param({"percent": "half"}, {"percent": 0}, id="not a number"),
         pytest.param({"pressure_level": 40}, {"level": 7}, id="a level that there is not"),
         pytest.param({"pressure_level": 0}, {"level": 0, "steps": ()}, id="steps without a level"),
-        pytest.param({"blocks": None, "config": {"num_blocks": "auto"}}, {"blocks_total": None}, id="not up yet"),
-        pytest.param({"blocks": {"total": 2**70}}, {"blocks_total": 639}, id="more blocks than there can be"),
+        pytest.param({"blocks_total": None, "config": {"num_blocks": "auto"}}, {"blocks_total": None}, id="not up yet"),
+        pytest.param({"blocks_total": 2**70}, {"blocks_total": 639}, id="more blocks than there can be"),
         pytest.param({"config": "none"}, {"load": 9.0}, id="no configuration"),
         pytest.param({"reason": "\x1b[31mred\x07\n"}, {"reason": "red"}, id="colours and bells"),
         pytest.param({"reason": "x" * 5000}, {"reason": "x" * 200}, id="too much text"),
         pytest.param({"reason": ["x"]}, {"reason": ""}, id="no text"),
+        pytest.param({"progress_age_s": 7}, {"unmoved_s": 7.0}, id="an age"),
+        pytest.param({"progress_age_s": -7}, {"unmoved_s": None}, id="an age from the future"),
+        pytest.param({"engine": {"last_end": "killed by signal 9"}}, {"ended": "killed by signal 9"}, id="it ended"),
     ],
 )
 def test_trusts_no_value(fields: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -99,6 +104,16 @@ def test_loading_is_shown_in_quarters(percent: int, shown: int) -> None:
 @pytest.mark.parametrize(("unmoved_s", "shown"), [(59, 0), (60, 60), (130, 120), (9000, 240)])
 def test_a_start_without_progress_is_told_in_steps(unmoved_s: float, shown: int) -> None:
     assert reading(PodState("warming"), unmoved_s).stalled_s == shown
+
+
+def test_what_the_runtime_says_of_its_progress_counts_more_than_what_is_seen() -> None:
+    assert reading(PodState("loading", unmoved_s=5.0), unmoved_s=300).stalled_s == 0
+    assert reading(PodState("loading", unmoved_s=300.0), unmoved_s=5).stalled_s == 240
+
+
+def test_how_the_engine_ended_is_told_while_it_loads_again() -> None:
+    assert reading(PodState("loading", ended="killed"), unmoved_s=0).ended == "killed"
+    assert reading(PodState("ready", ended="killed"), unmoved_s=0).ended == ""
 
 
 def test_a_ready_pod_shows_no_progress() -> None:

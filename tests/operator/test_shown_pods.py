@@ -59,6 +59,13 @@ def one(pod: PodView, reading: Reading | None, **before: Any) -> PodView:
             id="one text all through a loop of crashes",
         ),
         pytest.param(
+            LOADING,
+            Reading("loading", 25, ended="killed by signal 9"),
+            "Loading",
+            "EngineEnded: killed by signal 9; loading again (25 %)",
+            id="the engine ended and the container lives",
+        ),
+        pytest.param(
             LOADING, Reading("hung", doing="the loop has not moved"), "Hung", "Hung: the loop has not moved", id="hung"
         ),
         pytest.param(READY, Reading("warming"), "Ready", "", id="the probe knows more"),

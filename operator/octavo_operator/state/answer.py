@@ -23,7 +23,8 @@ class AnswerError(ValueError):
 class PodState:
     """`reason` is what loads, warms, or hangs, with the numbers of this moment. `load` is requests per sequence slot, 1 is full.
 
-    `level` and `steps` are those of the memory ladder; `blocks_total` is None until the engine is up.
+    `level` and `steps` are those of the memory ladder; `blocks_total` is None until the engine is up. `unmoved_s` is for how long
+    loading or warming has made no progress, None where the runtime does not tell; `ended` what the engine's process ended of last.
     """
 
     phase: str
@@ -33,6 +34,8 @@ class PodState:
     steps: tuple[str, ...] = ()
     blocks_total: int | None = None
     load: float = 0.0
+    unmoved_s: float | None = None
+    ended: str = ""
 
 
 def parse(body: bytes) -> PodState:
@@ -43,16 +46,18 @@ def parse(body: bytes) -> PodState:
         raise AnswerError(f"not JSON: {error}") from error
     if not isinstance(answer, dict) or answer.get("phase") not in names.PHASES:
         raise AnswerError(f"no phase of {', '.join(names.PHASES)}")
-    config, pressure = _mapping(answer.get("config")), _mapping(answer.get("pressure"))
+    config = _mapping(answer.get("config"))
     level = min(_count(answer.get("pressure_level")) or 0, len(names.LADDER))
     return PodState(
         phase=answer["phase"],
         percent=min(_count(answer.get("percent")) or 0, 100),
         reason=_text(answer.get("reason")),
         level=level,
-        steps=_steps(pressure.get("steps"), level),
-        blocks_total=_count(_mapping(answer.get("blocks")).get("total")) or _count(config.get("num_blocks")),
+        steps=_steps(answer.get("pressure_steps"), level),
+        blocks_total=_count(answer.get("blocks_total")) or _count(config.get("num_blocks")),
         load=_load(answer, config),
+        unmoved_s=_seconds(answer.get("progress_age_s")),
+        ended=_text(_mapping(answer.get("engine")).get("last_end")),
     )
 
 
@@ -70,6 +75,10 @@ def _steps(told: Any, level: int) -> tuple[str, ...]:
 def _count(value: Any) -> int | None:
     """None for what is no number, `auto`, or not above zero."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**53 else None
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,8 @@ _STALLS_S = (240, 120, 60)
 @dataclasses.dataclass(frozen=True)
 class Reading:
     """`phase` is the runtime's, or `unknown` where the pod does not answer; `percent` of loading or warming is rounded down to
-    quarters; `doing` has no numbers; `stalled_s` is 0 or for how long, at least, nothing has moved."""
+    quarters; `doing` has no numbers; `stalled_s` is 0 or for how long, at least, nothing has moved. `ended` is what an earlier
+    process of the engine ended of, while its successor loads."""
 
     phase: str
     percent: int = 0
@@ -24,19 +25,22 @@ class Reading:
     level: int = 0
     steps: tuple[str, ...] = ()
     blocks_total: int | None = None
+    ended: str = ""
 
 
 def reading(state: PodState, unmoved_s: float) -> Reading:
-    """`unmoved_s` is for how long phase, percentage and reason have been the same."""
+    """`unmoved_s` is for how long phase, percentage and reason have been the same, where the runtime does not say it better."""
+    still_s = unmoved_s if state.unmoved_s is None else state.unmoved_s
     way = state.phase in ("loading", "warming")
     return Reading(
         phase=state.phase,
         percent=state.percent // _PROGRESS_STEP_PERCENT * _PROGRESS_STEP_PERCENT if way else 0,
         doing="" if state.phase in SERVING else still(state.reason),
-        stalled_s=next((limit_s for limit_s in _STALLS_S if way and unmoved_s >= limit_s), 0),
+        stalled_s=next((limit_s for limit_s in _STALLS_S if way and still_s >= limit_s), 0),
         level=state.level,
         steps=state.steps,
         blocks_total=state.blocks_total,
+        ended=state.ended if way else "",
     )
 
 

@@ -85,5 +85,8 @@ def _reason(pod: PodView, reading: Reading) -> str:
     doing = reading.doing or {"loading": "the model", "warming": "up"}.get(reading.phase, "")
     stalled = f"; no progress for over {reading.stalled_s // 60} min" if reading.stalled_s else ""
     again = pod.reason.partition(" again after ")[2]
+    if reading.ended:
+        # The container lives on, so that only the runtime knows.
+        return f"EngineEnded: {reading.ended}; {reading.phase} again{percent}{stalled}"[: pod_reason.LENGTH]
     text = f"{reading.phase.capitalize()}{percent}: {doing}{stalled}{f'; again after {again}' if again else ''}"
     return text[: pod_reason.LENGTH]
