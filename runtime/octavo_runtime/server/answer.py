@@ -30,7 +30,7 @@ class Answer(Response):
         self._job = job
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = _Writer(send, self._pressure)
+        writer = _Writer(send, self._headers_now)
         try:
             with self._service.drain.request():
                 await _until_disconnect(self._run(writer), receive)
@@ -40,10 +40,11 @@ class Answer(Response):
             log.exception("a request failed")
             await writer.error(EngineFailedError("the server failed at this request; its log says why"))
 
-    def _pressure(self) -> int:
-        """The memory ladder's level, as far as it is known."""
+    def _headers_now(self) -> dict[str, str]:
+        """What every response says now: the memory ladder's level as far as it is known, and to leave where a drain has begun."""
         stats = self._service.engine.stats
-        return stats.pressure_level if stats else 0
+        pressure = {"x-octavo-pressure": str(stats.pressure_level if stats else 0)}
+        return pressure if self._service.drain.phase == "serving" else {**pressure, "connection": "close"}
 
     async def _run(self, writer: "_Writer") -> None:
         job = await self._job()
@@ -81,11 +82,11 @@ class Answer(Response):
 
 
 class _Writer:
-    """Writes one response, knowing whether it has begun; `pressure` gives the level of its `X-Octavo-Pressure` header."""
+    """Writes one response, knowing whether it has begun; `always` gives the headers of every response, when it begins."""
 
-    def __init__(self, send: Send, pressure: Callable[[], int]) -> None:
+    def __init__(self, send: Send, always: Callable[[], dict[str, str]]) -> None:
         self._send = send
-        self._pressure = pressure
+        self._always = always
         self.started = False
 
     async def json(self, content: object, request_id: str) -> None:
@@ -117,7 +118,7 @@ class _Writer:
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
         self.started = True
-        headers = headers | {"x-octavo-pressure": str(self._pressure())}
+        headers = headers | self._always()
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 

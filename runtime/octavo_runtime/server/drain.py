@@ -1,11 +1,14 @@
 """Ending without cutting anyone off: answer for a settle time, then refuse what is new, and wait for what is in flight.
 
+Clients that keep connections open never ask anew where to go. So from the beginning of the settle time each answer ends its
+connection, and `on_phase` lets the HTTP server end the others: who comes again comes by a new one, to a replica that stays.
+
 `octavo drain` (a preStop hook) and SIGTERM begin the same drain; whoever comes second joins the first, so nothing settles twice.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from octavo_runtime.server.errors import UnavailableError
@@ -20,6 +23,7 @@ class Drain:
     def __init__(self) -> None:
         self.phase: DrainPhase = "serving"
         self.in_flight = 0
+        self.on_phase: Callable[[DrainPhase], None] = lambda phase: None
         self._empty = asyncio.Event()
         self._empty.set()
         self._refusing = asyncio.Event()
@@ -43,14 +47,18 @@ class Drain:
     async def run(self, settle_s: float, timeout_s: float) -> bool:
         """Settle (unless a drain has begun already), refuse, wait. Returns whether nothing was in flight at the end."""
         if self.phase == "serving":
-            self.phase = "settling"
+            self._enter("settling")
             asyncio.get_running_loop().call_later(settle_s, self._refuse)
         await self._refusing.wait()
         return await self._wait_empty(timeout_s)
 
     def _refuse(self) -> None:
-        self.phase = "refusing"
+        self._enter("refusing")
         self._refusing.set()
+
+    def _enter(self, phase: DrainPhase) -> None:
+        self.phase = phase
+        self.on_phase(phase)
 
     async def _wait_empty(self, timeout_s: float) -> bool:
         try:

@@ -7,8 +7,10 @@ from collections.abc import Generator
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.server.drain import DrainPhase
 from octavo_runtime.server.health_server import Answering, HealthServer
 
 KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, so that they close first
@@ -31,6 +33,17 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
             )
         )
+
+    def leave_connections(self, phase: DrainPhase) -> None:
+        """Ends connections as a drain goes on: busy ones after their answer; once new requests are refused, idle ones too.
+
+        Before that an idle one is left alone: a request may be on its way, and is answered.
+        """
+        for connection in list(self.server_state.connections):
+            assert isinstance(connection, H11Protocol), "http is h11"
+            cycle = connection.cycle
+            if phase == "refusing" or (cycle is not None and not cycle.response_complete):
+                connection.shutdown()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -27,6 +27,7 @@ from octavo_runtime.server.probes import Loop, Probes
 from octavo_runtime.server.service import Service
 from octavo_runtime.server.supervisor import EngineStartError, Supervisor
 from octavo_runtime.server.tenants import Tenants
+from octavo_runtime.source.reference import unreadable
 from octavo_runtime.text import model_text
 
 log = logging.getLogger("octavo")
@@ -77,6 +78,7 @@ class _Server:
         health.probes = self._probes
         listener = listen(self._config.host, self._config.port)
         http = HttpServer(build_app(self._service, self._probes))
+        self._service.drain.on_phase = http.leave_connections
         await self._control.start()
         self._catch_signals()
         supervising = asyncio.create_task(self._supervisor.run())
@@ -150,5 +152,7 @@ class _Server:
 def _load_text(path: Path) -> model_text.ModelText:
     try:
         return model_text.load(path)
-    except (*model_text.ERRORS, OSError) as error:
+    except OSError as error:
+        raise ConfigError(unreadable(error)) from error
+    except model_text.ERRORS as error:
         raise ConfigError(str(error)) from error

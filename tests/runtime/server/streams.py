@@ -39,6 +39,11 @@ class Stream:
     def response(self) -> http.client.HTTPResponse:
         return self._connection.getresponse()
 
+    def is_left(self) -> bool:
+        """Whether the server has closed the connection, once the answer was read to its end."""
+        self._socket.settimeout(10)
+        return self._socket.recv(1) == b""
+
     def rest(self) -> list[dict[str, Any]]:
         """The events that are left, without the final [DONE], which must be there."""
         assert self._answer is not None, "begin first"

@@ -1,10 +1,13 @@
 """What happens around requests: clients that go away, an engine that dies, drains and signals. All against real processes."""
 
+import http.client
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,25 @@ def drain(server: RunningServer, *flags: str) -> "subprocess.Popen[str]":
 
 def is_idle(server: RunningServer) -> bool:
     return server.state()["in_flight"] == 0 and server.gauge("octavo_kv_block_utilization") == 0
+
+
+@contextmanager
+def kept(server: RunningServer) -> Iterator[http.client.HTTPConnection]:
+    """A connection that stays open after its first answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    assert asked_again(connection) is None
+    yield connection
+    connection.close()
+
+
+def asked_again(connection: http.client.HTTPConnection) -> str | None:
+    """What a short answer on the connection says of its further use."""
+    body = {"model": "tiny", "prompt": "Hi", "max_tokens": 1}
+    connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+    with connection.getresponse() as answer:
+        assert answer.status == 200, answer.read()
+        answer.read()
+        return answer.headers["connection"]
 
 
 def finish_reason(server: RunningServer, max_tokens: int) -> str:
@@ -123,12 +145,13 @@ def test_a_killed_engine_ends_streams_with_an_error_and_comes_back(server: Runni
 def test_a_drain_lets_streams_finish_and_refuses_new_requests_and_sigterm_does_not_settle_again(
     server: RunningServer,
 ) -> None:
-    with Stream(server, max_tokens=1500) as stream:
+    with Stream(server, max_tokens=1500) as stream, kept(server) as busy, kept(server) as idle:
         stream.begin()
         draining = drain(server, "--settle", "3", "--timeout", "120")
         until(lambda: server.state()["drain"]["phase"] == "settling")
         assert server.get("/ready")[0] == 200
         assert finish_reason(server, max_tokens=1) == "length"
+        assert asked_again(busy) == "close", "who comes again comes by a new connection, to another replica"
         until(lambda: server.get("/ready")[0] == 503)
         with Stream(server) as late:
             refused = late.response()
@@ -138,6 +161,8 @@ def test_a_drain_lets_streams_finish_and_refuses_new_requests_and_sigterm_does_n
                 "close",
             )
         assert stream.rest()[-1]["choices"][0]["finish_reason"] == "length"
+        assert stream.is_left()
+        assert idle.sock.recv(1) == b"", "nobody is left on a connection on which only refusals would come"
     output, _ = draining.communicate(timeout=120)
     assert draining.returncode == 0, output
     assert "settling: new requests are still answered" in output
