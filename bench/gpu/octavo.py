@@ -7,7 +7,8 @@ from octavo_runtime.engine.admission import Limits
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.device_runner import RunnerLimits
 from octavo_runtime.engine.pipeline import Pipeline, Runner
-from octavo_runtime.engine.scheduler import Policy, Scheduler
+from octavo_runtime.engine.policy import Policy
+from octavo_runtime.engine.scheduler import Scheduler
 from octavo_runtime.messages import AddRequest, Sampling
 
 

@@ -16,13 +16,14 @@ from octavo_runtime.engine.kv_forms import kv_dtype_name
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
+from octavo_runtime.engine.policy import Policy
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.ranks.leader import Leader, lead
 from octavo_runtime.engine.ranks.orders import Begin, Prepare, Reset, Serve, Step
 from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.engine.runners import count_late, device_parts, new_page_mover, new_runner
-from octavo_runtime.engine.scheduler import Policy, Scheduler
+from octavo_runtime.engine.scheduler import Scheduler
 from octavo_runtime.engine.selective import LEAST_PAGES, least_tokens
 from octavo_runtime.engine.step_budget import RECOVERS_AFTER_S
 from octavo_runtime.engine.tiers.opening import open_overflow, open_tiers

@@ -1,9 +1,6 @@
 """Which tokens are computed in the next step.
 
-One token budget a step: every decoding sequence gets its token first, a part of what is left goes to prompts, in chunks
-(`prefill.py`). A waiting sequence enters when a slot is free and the predicted peak of all who run stays within the pool
-(`entrance.py`). A decode without a page preempts the sequence that loses least, never the first by rank, so that one always comes
-to its end; the victim's pages return, and it waits with its rank, to be computed again from what the prefix cache still holds.
+Who enters, yields and computes how much is `step_planner.py`'s; here is what comes in, what was drawn, and what is told of it.
 
 `plan` changes slots and tables; what was computed, drawn and published changes at `commit` only.
 
@@ -14,7 +11,6 @@ sequences that nothing in flight computes for fork or yield. An end by length is
 abort, a deadline) what a step in flight draws is dropped, and pages and slots return with it (`fence.py`).
 """
 
-import dataclasses
 import random
 import time
 from collections.abc import Callable
@@ -32,32 +28,16 @@ from octavo_runtime.engine.lifecycle import Lifecycle
 from octavo_runtime.engine.long_prompts import LongPrompts
 from octavo_runtime.engine.outcome import Outcome
 from octavo_runtime.engine.plan import StepPlan, StepResult
-from octavo_runtime.engine.prefill import prefill_budget, share_budget, share_whole
+from octavo_runtime.engine.policy import Policy
 from octavo_runtime.engine.prefix_index import CacheIdentity
-from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.quality_guard import QualityGuard
 from octavo_runtime.engine.request import Sequence, State
 from octavo_runtime.engine.step_budget import StepBudget
-from octavo_runtime.engine.victim import victim
+from octavo_runtime.engine.step_planner import StepPlanner
 from octavo_runtime.engine.waiting import DrainRate
 from octavo_runtime.messages import AddRequest, Output, Stats
 
-DEMOTED_A_STEP = 4  # pages, while the ladder asks for it
 TRANSFER_POLL_S = 0.001  # between looks at transfers, when nothing else is to be done
-
-
-@dataclasses.dataclass(frozen=True)
-class Policy:
-    """What of the configuration the scheduler goes by."""
-
-    max_num_batched_tokens: int
-    prefill_percent: int = 100  # of the budget, while others decode
-    chunked_prefill: bool = True
-    scheduler_delay_s: float = 0.0
-    halve_for_long_prompts: bool = False
-    kv_guard_percent: int | None = None  # of requests in 8 bits, that are compared with the full format
-    kv_guard_limit: int = 90  # percent of their tokens that must be the same
-    ladder: Means | None = None  # what the memory ladder has to act with; None: there is none
 
 
 class Scheduler:
@@ -86,8 +66,6 @@ class Scheduler:
         self._drain = DrainRate()
         self._long_prompts = LongPrompts()
         self._flight = Flight(self._life)
-        self._runs: dict[Sequence, int] = {}  # tokens of the step that is being planned
-        self._lacks_pages = False  # somebody would have to be preempted for it
         self._ended: list[Output] = []  # endings that no step gave
         self._counts = Counts()
         self._guard = QualityGuard(policy.kv_guard_percent, policy.kv_guard_limit, random.Random(0))
@@ -95,6 +73,19 @@ class Scheduler:
         self.ladder = Ladder(self._life, self._entrance, limits, policy.ladder)
         peak, ladder = self._entrance.peak, self.ladder
         self._gauges = Gauges(self._life, peak, self._counts, ladder, self._guard, self.budget)
+        self._planner = StepPlanner(
+            self._life,
+            self._entrance,
+            self._flight,
+            self._outcome,
+            ladder,
+            self.budget,
+            self._counts,
+            self._drain,
+            limits,
+            policy,
+            clock_s,
+        )
 
     @property
     def has_work(self) -> bool:
@@ -125,7 +116,7 @@ class Scheduler:
 
     def gathering_s(self) -> float:
         """How long there is nothing to do but to wait: for more requests to begin with, or for pages from a tier."""
-        only_transfers = self._life.tiering.busy and not self._flight and not self._going_on()
+        only_transfers = self._life.tiering.busy and not self._flight and not self._planner.going_on()
         return TRANSFER_POLL_S if only_transfers else self._gathering_s()
 
     def _gathering_s(self) -> float:
@@ -181,18 +172,11 @@ class Scheduler:
         self.budget.look(now_s)
         if self._gathering_s() > 0 or self._flight.decides:
             return None
-        self._runs, self._lacks_pages = {}, False
-        self._relieve()
-        self._admit()  # before anything is held: who enters may share a page that another was about to write
-        self._plan_decodes()
-        if not self._lacks_pages:
-            self._plan_prefills()
-        if not self._runs and not self._flight and not self._life.tiering.busy and self._park_beams():
-            self._admit()
-            self._plan_prefills()
+        runs = self._planner.runs(self.max_num_seqs)
+        self._ended += self._planner.take_outgrown()
         if not self.has_work:
             self._life.tiering.rest()
-        return self._flight.begin(self._runs) if self._runs and not self._lacks_pages else None
+        return self._flight.begin(runs) if runs else None
 
     def commit(self, result: StepResult, busy_s_total: float) -> tuple[list[Output], Stats]:
         """Take the oldest step in flight, collected, into the books: what was computed and drawn, who finished."""
@@ -233,105 +217,3 @@ class Scheduler:
         generated, lengths = sum(len(output.token_ids) for output in outputs), self._outcome.take_lengths()
         step = Done(len(landed.counts), sum(landed.counts), landed.prompt_tokens, generated, lengths)
         return self._gauges.stats(step, self.max_num_seqs, self._clock_s(), busy_s_total)
-
-    def _going_on(self) -> list[Sequence]:
-        """Those that run, but for whom a step in flight certainly ends, and for whom is about to yield."""
-        running = (one for one in self._life.batch if one.state is State.RUNNING)
-        going_on = [one for one in running if one not in self.ladder.yielding]
-        if not self._flight:
-            return going_on
-        longest = self._limits.max_model_len
-        return [one for one in going_on if not one.ends_in_flight(longest)]
-
-    def _plan_decodes(self) -> None:
-        for sequence in self._going_on():
-            running = sequence.state is State.RUNNING  # nobody has preempted it meanwhile
-            if len(self._runs) == self.budget.tokens:
-                break
-            if not running or not sequence.decoding or not self._life.tables.fit(sequence, 1):
-                continue
-            if self._make_room(sequence, sequence.length):
-                self._runs[sequence] = 1
-
-    def _admit(self) -> None:
-        """What a request finds in the prefix cache, and that it has left the queue, counts the first time only."""
-        for sequence in self._entrance.admit(self.max_num_seqs, self.ladder.measures, self.ladder.yielding.reserve):
-            request = sequence.request
-            if request.cached_tokens is None:
-                request.cached_tokens = sequence.computed
-                self._counts.looked_up(request.prompt_length, sequence.computed)
-                self._drain.left(self._clock_s())
-
-    def _plan_prefills(self) -> None:
-        """Go on with all prompts that are not computed, and with what is computed again after a preemption."""
-        policy = self._policy
-        percent = max(1, policy.prefill_percent // self.ladder.measures.prefill_divisor)
-        budget = prefill_budget(self.budget.tokens, len(self._runs), percent)
-        prompts = [one for one in self._going_on() if not one.offered and one not in self._runs]
-        share = share_budget if policy.chunked_prefill else share_whole
-        counts = share(budget, [one.uncomputed for one in prompts])
-        for sequence, count in zip(prompts, counts, strict=True):
-            if count and sequence.state is State.RUNNING:
-                self._plan_prefill(sequence, count)
-
-    def _plan_prefill(self, sequence: Sequence, count: int) -> None:
-        """Plan as much as there are pages for; only the first by rank takes pages from others."""
-        count = self._life.tables.fit(sequence, count)
-        if not count:
-            return
-        first = sequence is self._life.batch.first
-        if self._policy.chunked_prefill:
-            size = self.pool.page_size * sequence.page_factor
-            reserved = 0 if first else self.ladder.yielding.reserve * size
-            room = max(0, self._life.tables.room(sequence) - reserved)
-            count = min(count, room) or (min(count, size) if first else 0)
-        hold = self._make_room if first else self._life.tables.hold
-        if count and hold(sequence, sequence.submitted + count):
-            self._runs[sequence] = count
-
-    def _relieve(self) -> None:
-        """Where the ladder asks for it: write to tiers what would be reused next, and free the pages that the next steps will take,
-        which costs less, and so begins sooner, where who yields is swapped."""
-        measures = self.ladder.measures
-        if measures.demotes:
-            self._life.tiering.write_ahead(DEMOTED_A_STEP)
-        if not (measures.preempts_ahead or measures.swaps):
-            self.ladder.yielding.stop()
-            return
-        for sequence in self.ladder.yielding.take_due():
-            self._counts.preempted_ahead(sequence)
-            self._preempt(sequence)
-
-    def _park_beams(self) -> bool:
-        """Nothing can run: beams that have offered their tokens hold the pages that their siblings wait for. They give them
-        back."""
-        parked = [sequence for sequence in self._life.batch if sequence.offered]
-        for sequence in parked:
-            self._preempt(sequence)
-        return bool(parked)
-
-    def _make_room(self, sequence: Sequence, end: int) -> bool:
-        """Hold slots up to `end` tokens, preempting others if need be; False if the sequence had to yield, or if that has to wait
-        for what is in flight."""
-        while not self._life.tables.hold(sequence, end):
-            if self._flight:
-                self._lacks_pages = True
-                return False
-            loser = victim(self._life.batch, self._life.tables)
-            if loser is None and self._life.tiering.busy:
-                self._lacks_pages = True
-                return False
-            if loser is None and self._life.spill(sequence):
-                continue
-            if loser is None:
-                self._ended += self._outcome.outgrown(sequence)
-                return False
-            self._preempt(loser)
-            if loser is sequence:
-                return False
-        return True
-
-    def _preempt(self, sequence: Sequence) -> None:
-        self._runs.pop(sequence, None)
-        self._counts.preempted(sequence, self._life.tables.lost_tokens(sequence), self._clock_s())
-        self._life.preempt(sequence)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from octavo_runtime.engine.admission import Limits, Queued, refusal
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.plan import StepPlan
+from octavo_runtime.engine.policy import Policy
 from octavo_runtime.engine.prefix_index import CacheIdentity
-from octavo_runtime.engine.scheduler import Policy, Scheduler
+from octavo_runtime.engine.scheduler import Scheduler
 from octavo_runtime.messages import AddRequest, Output, Sampling, Stats
 from tests.runtime.engine.paper_runner import VOCABULARY, PaperRunner, drawn_token
 from tests.runtime.engine.paper_store import PaperStore

@@ -11,9 +11,10 @@ from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.pipeline import Pipeline, Runner
+from octavo_runtime.engine.policy import Policy
 from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.runner import ModelRunner
-from octavo_runtime.engine.scheduler import Policy, Scheduler
+from octavo_runtime.engine.scheduler import Scheduler
 from octavo_runtime.messages import AddRequest, Sampling
 from octavo_runtime.model.attention import AttentionShape, ReferenceBackend
 from octavo_runtime.model.compute import Compute
