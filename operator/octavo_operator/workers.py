@@ -44,12 +44,14 @@ class Workers:
             key = await self._keys.take()
             self._started[key] = time.monotonic()
             self._idle.clear()
-            with self._counters.seconds.time():
-                outcome = await self._one(key)
-            self._counters.reconciles.labels(outcome).inc()
-            del self._started[key]
-            if not self._started:
-                self._idle.set()
+            try:
+                with self._counters.seconds.time():
+                    outcome = await self._one(key)
+                self._counters.reconciles.labels(outcome).inc()
+            finally:  # also where it is cancelled, since another operator leads now
+                del self._started[key]
+                if not self._started:
+                    self._idle.set()
 
     async def _one(self, key: service.Key) -> str:
         try:
