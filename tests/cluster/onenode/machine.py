@@ -27,6 +27,7 @@ PACKAGES = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "docker-registry": "docker-registry",
+    "prometheus": "prometheus",
     "ca-certificates": "/etc/ssl/certs/ca-certificates.crt",
 }
 # Debian keeps most of these out of an ordinary shell's PATH.
@@ -114,6 +115,7 @@ def _check_ports() -> None:
         layout.SCHEDULER_PORT,
         layout.KUBELET_HEALTH_PORT,
         layout.PROXY_METRICS_PORT,
+        layout.DNS_READY_PORT,
     )
     for port in loopback:
         check_port_free("127.0.0.1", port)
