@@ -14,7 +14,9 @@ from tests.cluster.onenode.binaries import GO_MODULES, Module, Program, build, b
 from tests.cluster.onenode.errors import CannotRunHereError, OneNodeError
 from tests.cluster.onenode.progress import Ticker
 
+ARGO_CD = Module("argocd", "3.1.16")
 INFERENCE_EXTENSION = Module("inference-extension", "1.2.0")
+KSTATUS = Module("kstatus", "0.37.2")
 KEDA = Module("keda", "2.21.0")
 LWS = Module("lws", "0.7.0")
 KWOK = Module("kwok", "0.8.0")
@@ -25,9 +27,11 @@ PROMETHEUS_OPERATOR = Module("prometheus-operator", "0.85.0")
 PROGRAMS = {
     program.name: program
     for program in (
+        Program("argocd-health", ARGO_CD, ".", "5 min"),
         Program("epp", INFERENCE_EXTENSION, "sigs.k8s.io/gateway-api-inference-extension/cmd/epp", "3 min"),
         Program("keda-adapter", KEDA, "github.com/kedacore/keda/v2/cmd/adapter", "2 min"),
         Program("keda-operator", KEDA, "github.com/kedacore/keda/v2/cmd/operator", "6 min"),
+        Program("kstatus", KSTATUS, ".", "10 s"),
         Program("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "1 min"),
         Program("lws", LWS, "sigs.k8s.io/lws/cmd", "3 min"),
         Program("prometheus-adapter", PROMETHEUS_ADAPTER, "sigs.k8s.io/prometheus-adapter/cmd/adapter", "3 min"),
