@@ -123,8 +123,7 @@ class Elector:
     async def _tried(self) -> bool:
         """One attempt to take or renew the lease. That the API server cannot be asked is a failed attempt, no more."""
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return await self._attempt()
+            return await self._attempt()
         except (kube.KubeError, TimeoutError) as error:
             logger.warning("the lease %s: %s", self._key, str(error) or f"no answer within {TIMEOUT_S:.0f} s")
             self._live = None  # what was written may or may not have arrived
@@ -135,9 +134,7 @@ class Elector:
         return RETRY_S if self._seen is None else patience_s(self._seen, self._clock())
 
     async def _attempt(self) -> bool:
-        # From before the request on, since the API server may have written it at once and answered late.
-        began_s = self._clock()
-        live = self._live or await self._api.get(LEASE, self._key)
+        live = self._live or await self._read()
         spec = live.get("spec", {}) if live is not None else {}
         self._seen = sighting(self._seen, spec, self._clock())
         if not may_claim(spec, self._identity, self._seen, self._clock()):
@@ -145,16 +142,23 @@ class Elector:
                 self._renewed_s = -math.inf
                 logger.warning("the lease %s was taken by %s", self._key, spec["holderIdentity"])
             return False
+        # From before the request on, since the API server may have written it at once and answered late.
+        began_s = self._clock()
         self._live = await self._write(live, claimed(spec, self._identity, _now()))
         self._renewed_s = began_s
         return True
 
+    async def _read(self) -> dict[str, Any] | None:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self._api.get(LEASE, self._key)
+
     async def _write(self, live: Mapping[str, Any] | None, spec: Mapping[str, Any]) -> dict[str, Any]:
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "spec": spec}
-        if live is None:
-            metadata = {"name": self._key.name, "namespace": self._key.namespace}
-            return await self._api.create(LEASE, {**body, "metadata": metadata})
-        return await self._api.replace(LEASE, {**body, "metadata": live["metadata"]})
+        async with asyncio.timeout(TIMEOUT_S):
+            if live is None:
+                metadata = {"name": self._key.name, "namespace": self._key.namespace}
+                return await self._api.create(LEASE, {**body, "metadata": metadata})
+            return await self._api.replace(LEASE, {**body, "metadata": live["metadata"]})
 
 
 def _now() -> str:
