@@ -1,4 +1,4 @@
-"""Argo CD's own judgement of objects, by the script that the documentation gives people for its ConfigMap."""
+"""Argo CD's judgement of objects, by the script that the documentation gives people for its ConfigMap."""
 
 import json
 import re
@@ -21,18 +21,19 @@ class Health:
     message: str
 
 
-def documented_script() -> tuple[str, str]:
-    """`group/Kind` and the Lua script of the ConfigMap `argocd-cm` in the documentation."""
+def documented_script() -> tuple[tuple[str, str], str]:
+    """The group and kind, and the Lua script for it, of the ConfigMap `argocd-cm` in the documentation."""
     blocks = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     [config] = [found for block in blocks if (found := yaml.safe_load(block)).get("kind") == "ConfigMap"]
     [(key, script)] = config["data"].items()
     assert key.startswith(_KEY)
     group, _, kind = key.removeprefix(_KEY).rpartition("_")
-    return f"{group}/{kind}", script
+    return (group, kind), script
 
 
 def health(objects: Sequence[Object]) -> list[Health]:
-    key, script = documented_script()
-    asked = {"key": key, "script": script, "objects": list(objects)}
+    kind, script = documented_script()
+    assert {(item["apiVersion"].partition("/")[0], item["kind"]) for item in objects} == {kind}
+    asked = {"script": script, "objects": list(objects)}
     told = run_command([program("argocd-health")], stdin=json.dumps(asked))
     return [Health(line["status"], line.get("message", "")) for line in map(json.loads, told.splitlines())]

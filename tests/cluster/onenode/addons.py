@@ -27,7 +27,7 @@ PROMETHEUS_OPERATOR = Module("prometheus-operator", "0.85.0")
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("argocd-health", ARGO_CD, ".", "5 min"),
+        Program("argocd-health", ARGO_CD, ".", "5 s"),
         Program("epp", INFERENCE_EXTENSION, "sigs.k8s.io/gateway-api-inference-extension/cmd/epp", "3 min"),
         Program("keda-adapter", KEDA, "github.com/kedacore/keda/v2/cmd/adapter", "2 min"),
         Program("keda-operator", KEDA, "github.com/kedacore/keda/v2/cmd/operator", "6 min"),
