@@ -21,9 +21,10 @@ _COLLECTIVES_BYTES = 512 << 20
 GPU_RESERVE_BYTES, GPU_RESERVE_SHARE = 1 << 30, 0.02
 FRAGMENTS = 1.25
 
-# The API's process and the engine's with torch in it. Measured: see docs/sizing.md.
-_API_PROCESS_BYTES = 160 << 20
-_RANK_PROCESS_BYTES = 420 << 20
+# The API's process, and the engine's with torch in it, when the engine counts what is left for KV. Measured: docs/sizing.md.
+_API_PROCESS_BYTES = 70 << 20
+_RANK_PROCESS_BYTES = 316 << 20
+_RANK_OF_SEVERAL_BYTES = 136 << 20  # more in each, where several compute together
 # A rank on a GPU has the driver's mappings and pinned staging in the node's memory. An estimate.
 _GPU_RANK_HOST_BYTES = 3 << 30
 
@@ -98,9 +99,11 @@ def _on_gpu(model: Model, setup: Setup, context_tokens: int) -> Budget:
 
 
 def _on_cpu(model: Model, setup: Setup, context_tokens: int) -> Budget:
-    processes = _API_PROCESS_BYTES + setup.sharing * _RANK_PROCESS_BYTES
-    workspace = setup.sharing * workspace_bytes(model, setup)
-    parts = [*_of_model(model, setup, context_tokens), Part("processes", processes), Part("workspace", workspace)]
+    of_rank = _RANK_PROCESS_BYTES + (_RANK_OF_SEVERAL_BYTES if setup.tensor > 1 else 0)
+    processes = _API_PROCESS_BYTES + setup.sharing * of_rank
+    parts = [*_of_model(model, setup, context_tokens), Part("processes", processes)]
+    if setup.kv_bytes is not None:  # an automatic pool leaves half of the rest, of which steps take theirs
+        parts.append(Part("workspace of a step", setup.sharing * workspace_bytes(model, setup)))
     if setup.tier_bytes:
         parts.append(Part("memory tier", setup.tier_bytes))
     limit = setup.memory_bytes
