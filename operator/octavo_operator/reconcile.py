@@ -24,7 +24,7 @@ from octavo_operator import (
     status,
 )
 from octavo_operator.desired.children import children
-from octavo_operator.events import journal, notes
+from octavo_operator.events import journal, ledger, notes
 from octavo_operator.events.strangers import Strangers
 from octavo_operator.fits import Fits
 from octavo_operator.fitting import judgement
@@ -173,7 +173,7 @@ class Reconciler:
     async def _tell(self, live: Body, told: list[notes.Note]) -> None:
         if told:
             key = service.Key(live["metadata"]["namespace"], live["metadata"]["name"])
-            subject = journal.Subject(key, live["metadata"]["uid"], self._watched.pods_of(key))
+            subject = ledger.Subject(key, live["metadata"]["uid"], self._watched.pods_of(key))
             await self._journal.tell(subject, told)
 
 
