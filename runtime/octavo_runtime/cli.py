@@ -14,7 +14,8 @@ from typing import Any
 
 import octavo_runtime
 from octavo_runtime import cli_fit
-from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags, parse_seconds
+from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags
+from octavo_runtime.flag_values import parse_seconds
 
 ENVIRONMENT_OF_OTHERS = ("OCTAVO_KUBECONFIG", "OCTAVO_CONTEXT", "OCTAVO_CACHE")  # of the repository's tests and demo
 DEFAULT_RUN_DIR = "/run/octavo"

@@ -5,11 +5,22 @@ Each flag is also an environment variable: `--max-num-seqs` is `OCTAVO_MAX_NUM_S
 """
 
 import dataclasses
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from octavo_runtime.flag_values import ConfigError as ConfigError
+from octavo_runtime.flag_values import (
+    parse_bytes,
+    parse_count,
+    parse_milliseconds,
+    parse_percent,
+    parse_port,
+    parse_positive,
+    parse_seconds,
+    parse_switch,
+    parse_warmup_sequences,
+)
 from octavo_runtime.source.reference import SourceError, check_source, hub_reference, local_path
 from octavo_sizing.setup import DEFAULT_GPU_MEMORY_PERCENT
 
@@ -23,75 +34,6 @@ LONG_PROMPT_TOKENS = 8192  # while most prompts are longer, the automatic max_nu
 KV_CACHE_DTYPES = ("auto", "bfloat16", "int8", "fp8")
 NO_CACHE = "none"  # of --weights-cache
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
-_UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-class ConfigError(ValueError):
-    """A flag has a value that cannot be, or two flags contradict each other. The text names the flag and the remedy."""
-
-
-def parse_bytes(text: str) -> int:
-    """`512Mi`, `2Gi`, `2GiB`, `1000000` as bytes (Kubernetes' suffixes; a trailing B is allowed)."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]i|[kMGT])?B?", text.strip())
-    if not match:
-        raise ConfigError(
-            f"'{text}' is not an amount of memory: write bytes or a number with Ki, Mi, Gi or Ti, such as 2Gi"
-        )
-    return int(float(match[1]) * _UNITS[match[2] or ""])
-
-
-def parse_positive(text: str) -> int:
-    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
-        raise ConfigError(f"'{text}' is not a whole number of at least 1")
-    return int(text)
-
-
-def parse_count(text: str) -> int:
-    if not re.fullmatch(r"\d+", text.strip()):
-        raise ConfigError(f"'{text}' is not a whole number of at least 0")
-    return int(text)
-
-
-def parse_warmup_sequences(text: str) -> int:
-    if text.strip() not in [str(number) for number in range(5, 11)]:
-        raise ConfigError(f"'{text}' is not a number of sequences to warm up with: give a whole number from 5 to 10")
-    return int(text)
-
-
-def parse_percent(text: str) -> int:
-    if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 100:
-        raise ConfigError(f"'{text}' is not a percentage: give a whole number from 1 to 100")
-    return int(text)
-
-
-def parse_switch(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ConfigError(f"'{text}' is neither true nor false")
-    return text == "true"
-
-
-def parse_port(text: str) -> int:
-    if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 65535:
-        raise ConfigError(f"'{text}' is not a port: give a whole number from 1 to 65535")
-    return int(text)
-
-
-def parse_seconds(text: str) -> float:
-    return _parse_duration(text, "seconds", 1_000_000)
-
-
-def parse_milliseconds(text: str) -> float:
-    return _parse_duration(text, "milliseconds", 60_000)
-
-
-def _parse_duration(text: str, unit: str, most: int) -> float:
-    try:
-        duration = float(text)
-    except ValueError:
-        duration = -1.0
-    if not 0 <= duration <= most:
-        raise ConfigError(f"'{text}' is not a number of {unit} of at least 0 and at most {most}")
-    return duration
 
 
 def option(
@@ -300,6 +242,10 @@ class ServeConfig:
                 "every running sequence needs a token in a step"
             )
         self._check_tiers()
+        if self.allow_lossy and not self.memory_ladder:
+            raise ConfigError(
+                "--allow-lossy lets the memory ladder keep requests in 8 bits, and --no-memory-ladder turns it off: leave one out"
+            )
         if self.kv_guard_percent is not None and not self.allow_lossy:
             raise ConfigError(
                 "--kv-guard-percent compares requests that --allow-lossy keeps in 8 bits: give --allow-lossy or leave it out"

@@ -21,7 +21,7 @@ def kv_forms(config: ServeConfig, dense_page_tokens: int) -> tuple[KvForm, ...]:
         own = KvForm(2 * dense_page_tokens if both_narrow else dense_page_tokens, keys, values)
     else:
         own = KvForm(int(config.block_size), keys, values)
-    if config.memory_ladder and config.allow_lossy and own.is_dense:
+    if config.allow_lossy and own.is_dense:
         return own, KvForm(2 * own.page_size, _REDUCED, _REDUCED)
     return (own,)
 

@@ -28,7 +28,7 @@ class LLM:
     """
 
     def __init__(self, config: ServeConfig) -> None:
-        self.engine = Engine(dataclasses.replace(config, memory_ladder=False))
+        self.engine = Engine(dataclasses.replace(config, memory_ladder=False, allow_lossy=False, kv_guard_percent=None))
         self.engine.warm_up()
 
     def generate(self, requests: list[AddRequest]) -> list[Completion]:

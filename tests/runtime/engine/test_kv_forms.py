@@ -21,7 +21,6 @@ from octavo_runtime.engine.kv_forms import check_dense_type, kv_dtype_name, kv_f
         ),
         pytest.param({"kv_cache_dtype": "int8", "kv_cache_dtype_v": "bfloat16"}, [KvForm(32, "int8")], id="keys alone"),
         pytest.param({"allow_lossy": True}, [KvForm(32), KvForm(64, "int8", "int8")], id="lossy steps allowed"),
-        pytest.param({"allow_lossy": True, "memory_ladder": False}, [KvForm(32)], id="no ladder"),
         pytest.param(
             {"allow_lossy": True, "kv_cache_dtype_v": "fp8"}, [KvForm(32, "dense", "fp8")], id="nothing to lose"
         ),

@@ -73,9 +73,20 @@ def test_a_wrong_environment_variable_is_named(environment: dict[str, str], text
         config([], environment)
 
 
-def test_contradicting_flags_are_an_error_with_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve", "m", "--port", "9000", "--health-port", "9000"]) == 2
-    assert "--port and --health-port are both 9000" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        pytest.param(["--port=9000", "--health-port=9000"], "--port and --health-port are both 9000", id="one port"),
+        pytest.param(
+            ["--allow-lossy", "--no-memory-ladder"], "--no-memory-ladder turns it off", id="steps of no ladder"
+        ),
+    ],
+)
+def test_contradicting_flags_are_an_error_with_exit_code_2(
+    flags: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", "m", *flags]) == 2
+    assert text in capsys.readouterr().err
 
 
 def test_a_missing_model_is_an_error_with_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
