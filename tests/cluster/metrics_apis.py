@@ -44,9 +44,8 @@ def custom_metrics(kubectl: Kubectl, folder: Path) -> Iterator[None]:
             yield
 
 
-@contextmanager
-def definitions(kubectl: Kubectl) -> Iterator[None]:
-    """What KEDA, and the Prometheus Operator, have in their modules is known to the API server while the block runs."""
+def define(kubectl: Kubectl) -> None:
+    """Makes what KEDA, and the Prometheus Operator, have in their modules known to the API server, for the cluster's life."""
     keda = addons.source(addons.KEDA, "github.com/kedacore/keda/v2") / "config" / "crd" / "bases"
     monitors = addons.source(addons.PROMETHEUS_OPERATOR, "github.com/prometheus-operator/prometheus-operator")
     folder = monitors / "example" / "prometheus-operator-crd"
@@ -56,18 +55,14 @@ def definitions(kubectl: Kubectl) -> Iterator[None]:
     ]
     names = [yaml.safe_load(file.read_text())["metadata"]["name"] for file in files]
     kubectl.run("apply", "--server-side", "--force-conflicts", *(f"--filename={file}" for file in files))
-    try:
-        kubectl.run("wait", "--for=condition=Established", *(f"crd/{name}" for name in names))
-        yield
-    finally:
-        kubectl.run("delete", "--ignore-not-found", *(f"crd/{name}" for name in names))
+    kubectl.run("wait", "--for=condition=Established", *(f"crd/{name}" for name in names))
 
 
 @contextmanager
 def keda(kubectl: Kubectl, watched: str, folder: Path) -> Iterator[None]:
     """KEDA scales the ScaledObjects of the namespace `watched` and serves the external metrics API while the block runs.
 
-    Needs `definitions`.
+    Needs what `define` makes known.
     """
     folder.mkdir(exist_ok=True)
     secrets = folder / "keda-certificates"

@@ -55,7 +55,8 @@ def scaled(octavo: Kubectl, namespace: Kubectl, folder: Path) -> Iterator[Kubect
         autoscaling=AUTOSCALING,
         monitoring={"podMonitor": True, "prometheusRule": True},
     )
-    with metrics_apis.definitions(namespace), prometheus.running(namespace, folder), applied(namespace, body):
+    metrics_apis.define(namespace)
+    with prometheus.running(namespace, folder), applied(namespace, body):
         wait_for_condition(namespace, NAME, "Ready", "True", timeout_s=READY_S)
         yield namespace
 
