@@ -94,4 +94,4 @@ def _at_ease(told: str | None, readings: Collection[Reading]) -> Condition:
         return Condition(TYPE, "Unknown", "Unreachable", message)
     if any(reading.phase in SERVING for reading in readings):
         return Condition(TYPE, "False", "EnoughMemory", "no pod is short of memory for keys and values")
-    return Condition(TYPE, "False", "NoPodAnswers", "no pod is asked yet")
+    return Condition(TYPE, "False", "NoPodAnswers", "no pod takes requests now")
