@@ -31,7 +31,6 @@ from octavo_operator.state import polling, readings
 logger = logging.getLogger("octavo_operator")
 
 CRD_POLL_S = 2.0
-DISCOVERY_S = 60.0
 STOP_S = 10.0
 
 
@@ -54,7 +53,7 @@ async def run(settings: options.Options) -> None:
         everywhere = [
             partial(_resync, watch, settings.resync_s),
             partial(_keep_asking, api),
-            partial(_discover, api, watch),
+            partial(_discover, api, watch, settings.discovery_s),
         ]
         await stack.enter_async_context(
             endpoints.served(settings.health_port, settings.metrics_port, vitals, counters.registry)
@@ -128,10 +127,10 @@ async def _resync(watch: handlers.Watch, interval_s: float) -> None:
         watch.resync()
 
 
-async def _discover(api: kube.Kube, watch: handlers.Watch) -> None:
+async def _discover(api: kube.Kube, watch: handlers.Watch, interval_s: float) -> None:
     """Optional kinds come and go with others' CRDs."""
     while True:
-        await asyncio.sleep(DISCOVERY_S)
+        await asyncio.sleep(interval_s)
         await _discover_once(api, watch)
 
 

@@ -33,6 +33,7 @@ class Options:
     log_level: str
     lease: Key | None
     watch_timeout_s: float
+    discovery_s: float
     webhook: Webhook | None
     prometheus_url: str | None
     host_paths: tuple[str, ...]
@@ -87,6 +88,12 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         help="seconds of silence after which a watch is opened anew; the API server sends a bookmark each minute",
     )
     parser.add_argument(
+        "--discovery",
+        type=float,
+        default=60.0,
+        help="seconds after which the API server is asked again which optional resources it serves",
+    )
+    parser.add_argument(
         "--webhook-port", type=int, default=9443, help="port of the admission webhook; 0 takes a free one"
     )
     parser.add_argument(
@@ -108,10 +115,9 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         parser.error("--kubeconfig and --context go together: give both, or neither inside a pod")
     if parsed.workers < 1:
         parser.error(f"--workers is {parsed.workers}: give at least 1")
-    if parsed.resync < 1:
-        parser.error(f"--resync is {parsed.resync}: give at least 1 second")
-    if parsed.watch_timeout < 1:
-        parser.error(f"--watch-timeout is {parsed.watch_timeout}: give at least 1 second")
+    for name in ("resync", "watch_timeout", "discovery"):
+        if getattr(parsed, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} is {getattr(parsed, name)}: give at least 1 second")
     namespace, _, name = (parsed.lease or "").partition("/")
     if parsed.lease is not None and not (namespace and name):
         parser.error(f"--lease is {parsed.lease}: give NAMESPACE/NAME")
@@ -132,6 +138,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         log_level=parsed.log_level,
         lease=Key(namespace, name) if parsed.lease else None,
         watch_timeout_s=parsed.watch_timeout,
+        discovery_s=parsed.discovery,
         webhook=Webhook(parsed.webhook_port, parsed.webhook_certificates) if parsed.webhook_certificates else None,
         prometheus_url=parsed.prometheus_address or None,
         host_paths=tuple(parsed.allow_host_path),

@@ -11,6 +11,10 @@ MAY = [
     ("create", "deployments.apps"),
     ("patch", "services"),
     ("patch", "inferenceservices.serving.octavo.dev/status"),
+    ("patch", "pods"),
+    ("create", "events.events.k8s.io"),
+    ("create", "leases.coordination.k8s.io"),
+    ("delete", "poddisruptionbudgets.policy"),
 ]
 MAY_NOT = [
     ("list", "secrets"),
@@ -22,8 +26,9 @@ MAY_NOT = [
     ("update", "inferenceservices.serving.octavo.dev"),
     ("delete", "inferenceservices.serving.octavo.dev"),
     ("create", "clusterroles.rbac.authorization.k8s.io"),
-    ("list", "nodes"),
+    ("patch", "nodes"),
     ("create", "serviceaccounts/token"),
+    ("update", "leases.coordination.k8s.io"),
 ]
 
 

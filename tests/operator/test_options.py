@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from octavo_operator import kube, options
+from octavo_operator.service import Key
 
 
 def test_runs_as_a_pod_over_the_whole_cluster_by_default() -> None:
@@ -35,6 +36,13 @@ def test_a_kubeconfig_is_used_only_with_its_context() -> None:
     assert found.access == kube.Access(Path("/k"), "c")
 
 
+def test_stands_by_and_warns_only_where_asked_to() -> None:
+    found = options.parse([], {})
+    assert (found.lease, found.webhook, found.watch_timeout_s, found.discovery_s) == (None, None, 70.0, 60.0)
+    found = options.parse(["--lease=a/b", "--webhook-certificates=/c", "--webhook-port=1"], {})
+    assert (found.lease, found.webhook) == (Key("a", "b"), options.Webhook(1, Path("/c")))
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -47,6 +55,9 @@ def test_a_kubeconfig_is_used_only_with_its_context() -> None:
         pytest.param(["--allow-host-path=/data/.."], "without '..'", id="folder that climbs"),
         pytest.param(["--allow-in-pod-template=all"], "invalid choice: 'all'", id="unknown power"),
         pytest.param(["--resync=0"], "--resync is 0.0: give at least 1 second", id="no pause"),
+        pytest.param(["--watch-timeout=0"], "--watch-timeout is 0.0: give at least 1 second", id="no patience"),
+        pytest.param(["--discovery=0.5"], "--discovery is 0.5: give at least 1 second", id="no rest"),
+        pytest.param(["--lease=octavo"], "--lease is octavo: give NAMESPACE/NAME", id="a lease of no namespace"),
     ],
 )
 def test_refuses_with_the_option_and_the_remedy(
