@@ -34,23 +34,30 @@ log = logging.getLogger("octavo")
 
 _LOOK_EVERY_S = 0.2
 _PAUSE_S = 1.0  # before ranks are started again
+_LEADER_ENDS_IN_S = 20.0  # after its drain; a pod has 30 s more than the drain
 _SILENT_AFTER_S = 15.0  # a rank's own thread tells every second that it lives
 
 
 def follow(config: ServeConfig, placed: Placement, health: HealthServer | None = None) -> int:
     """Until a signal, or until a rank says that it cannot start; the exit code. Raises ConfigError.
 
-    `health`: the port where it is open already.
+    `health`: the port where it is open already. SIGTERM is how a pod is told to end, and then node 0's pod is told, too: ranks
+    that serve stay until it has drained. SIGINT ends them at once.
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop, hurry = threading.Event(), threading.Event()
+
+    def end_at_once(*_: object) -> None:
+        hurry.set()
+        stop.set()
+
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, end_at_once)
     health = _health(config, FollowerProbes(placed), health)
     ranks = f"ranks {placed.ranks_here.start} to {placed.ranks_here.stop - 1}"
     log.info("node %d of %d: %s of %d, led by %s", placed.node, placed.nodes, ranks, placed.size, placed.leader)
     try:
         while not stop.is_set():
-            why, again = _run_ranks(config, placed, stop)
+            why, again = _run_ranks(config, placed, stop, hurry)
             if why is None:
                 break
             log.error("%s", why)
@@ -76,7 +83,9 @@ def _health(config: ServeConfig, probes: "FollowerProbes", opened: HealthServer 
     return health
 
 
-def _run_ranks(config: ServeConfig, placed: Placement, stop: threading.Event) -> tuple[str | None, bool]:
+def _run_ranks(
+    config: ServeConfig, placed: Placement, stop: threading.Event, hurry: threading.Event
+) -> tuple[str | None, bool]:
     """Run this node's ranks until one of them ends, or to the signal; → why, None for a signal, and whether to try again."""
     with ranks_folder(config) as folder:
         words = Words(Path(folder) / "words", placed.size)
@@ -90,10 +99,21 @@ def _run_ranks(config: ServeConfig, placed: Placement, stop: threading.Event) ->
                     why = f"{how}: {word.reason}" if word.reason else how
                     tell_end(placed.leader, dataclasses.replace(word, reason=why))
                     return f"rank {rank}: {why}; {last_step(word)}", again
+            _let_drain(processes, words, hurry, config.drain_timeout + _LEADER_ENDS_IN_S)
             return None, False
         finally:
             end_ranks(list(processes.values()))
             words.close()
+
+
+def _let_drain(
+    processes: Mapping[int, "subprocess.Popen[bytes]"], words: Words, hurry: threading.Event, patience_s: float
+) -> None:
+    """Wait, while ranks serve, until they end because node 0 is gone."""
+    until_s = time.monotonic() + patience_s
+    while all(words.read(rank).serving for rank in processes) and _failed(processes, words) is None:
+        if time.monotonic() > until_s or hurry.wait(_LOOK_EVERY_S):
+            return
 
 
 def _failed(processes: Mapping[int, "subprocess.Popen[bytes]"], words: Words) -> tuple[int, str, bool] | None:
