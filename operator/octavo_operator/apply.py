@@ -168,9 +168,10 @@ def _port_repairs(desired: Mapping[str, Any], live: Mapping[str, Any], pointer: 
 
 
 def _identity(field: str, item: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge keys of `item` in the list `field`, with their values."""
-    keys = next(keys for keys in _MERGE_KEYS[field] if all(key in item for key in keys))
-    return {key: item[key] for key in keys}
+    """The merge keys of `item` in the list `field`, with their values; those that it lacks are for the API server to refuse."""
+    every = _MERGE_KEYS[field]
+    keys = next((keys for keys in every if all(key in item for key in keys)), every[0])
+    return {key: item[key] for key in keys if key in item}
 
 
 def _stale(owned: Mapping[str, Any], desired: Any, path: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ Errors, by what the caller can do:
     KubeError
      ├ UnavailableError   no connection, time-out, 429, 5xx, a conflict with another writer: try again
      ├ DeniedError        401, 403: permissions, quota or an admission policy; try again, and tell people
-     └ RejectedError      400, 422: the object is not valid; only another object helps
+     └ RejectedError      400, 422, and 500 for an unknown field: the object is not valid; only another object helps
 """
 
 import contextlib
@@ -254,7 +254,8 @@ def _translated(error: ApiException, request: str) -> KubeError:
     text = f"{request}: {_message(error)}"
     if error.status in (401, 403):
         return DeniedError(text)
-    if error.status in (400, 422):
+    # A field that the kind does not have is found before the object is validated, and answered as if the server were broken.
+    if error.status in (400, 422) or "field not declared in schema" in text:
         return RejectedError(_message(error))
     return UnavailableError(text)
 

@@ -1,7 +1,7 @@
 """`spec.podTemplate`: what is merged into the pod template that the operator makes. Pure.
 
 Its `spec` is passed through as the API server has it, but for what the API server would rewrite, so that there would be a difference
-for ever: nulls are left out, and quantities are canonical.
+for ever: nulls are left out, quantities are canonical, and ports have a protocol.
 """
 
 import dataclasses
@@ -36,6 +36,9 @@ def _canonical(value: Any, path: str) -> Any:
 
 
 def _field(name: str, value: Any, path: str) -> Any:
+    if name == "ports" and isinstance(value, list):
+        # Part of what names a port, so it must be there before the API server fills it in.
+        return [{"protocol": "TCP", **port} for port in _canonical(value, path) if isinstance(port, Mapping)]
     if name in _QUANTITIES and isinstance(value, str | int):
         return amount(path, value)
     if name in _QUANTITY_MAPS and isinstance(value, Mapping):
