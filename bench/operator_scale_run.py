@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,20 @@ class Figures:
     idle_requests: float
 
 
-def namespaces() -> list[str]:
-    return [f"octavo-scale-{number}" for number in range(NAMESPACES)]
+@dataclass(frozen=True)
+class Fleet:
+    """How many services in which namespaces, and what the operator is told besides."""
+
+    services: int
+    namespaces: tuple[str, ...] = tuple(f"octavo-scale-{number}" for number in range(NAMESPACES))
+    arguments: tuple[str, ...] = ()
 
 
-def service(number: int) -> dict[str, Any]:
+def service(number: int, namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": "serving.octavo.dev/v1alpha1",
         "kind": "InferenceService",
-        "metadata": {"name": f"s{number:04d}", "namespace": namespaces()[number % NAMESPACES]},
+        "metadata": {"name": f"s{number:04d}", "namespace": namespace},
         "spec": {
             "model": {"source": "file:///models/any.gguf"},
             "device": "gpu",
@@ -58,37 +63,33 @@ def service(number: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def made_namespaces(cluster: Kubectl) -> Iterator[None]:
-    labels = {OWNED_LABEL: "true"}
-    cluster.apply(
-        *(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-            for name in namespaces()
-        )
-    )
+def made(cluster: Kubectl, namespaces: Sequence[str]) -> Iterator[None]:
+    """The namespaces while the block runs."""
+    metadata = ({"name": name, "labels": {OWNED_LABEL: "true"}} for name in namespaces)
+    cluster.apply(*({"apiVersion": "v1", "kind": "Namespace", "metadata": each} for each in metadata))
     try:
         yield
     finally:
-        cluster.run("delete", "namespaces", *namespaces(), "--ignore-not-found", "--wait=false", timeout_s=60.0)
+        cluster.run("delete", "namespaces", *namespaces, "--ignore-not-found", "--wait=false", timeout_s=60.0)
 
 
-def measure(access: Access, services: int, idle_s: float, limit_s: float, log: Path) -> Figures:
+def measure(access: Access, fleet: Fleet, idle_s: float, limit_s: float, log: Path) -> Figures:
     """With a fresh operator and no services at the beginning; they are deleted at the end. Raises TimeoutError past `limit_s`."""
     cluster = Kubectl(access)
-    with operator(access, log, f"--runtime-image={IMAGE}") as process:
+    with operator(access, log, f"--runtime-image={IMAGE}", *fleet.arguments) as process:
         began_s = time.monotonic()
         try:
-            asyncio.run(_create(access, services))
+            asyncio.run(_create(access, fleet))
             created_s = time.monotonic() - began_s
-            converged_s = _settled_s(process, services, began_s, limit_s)
+            converged_s = _settled_s(process, fleet.services, began_s, limit_s)
             counted = _counts(process)
-            ready = _ready(cluster)
+            ready = _ready(cluster, fleet)
             time.sleep(idle_s)
             after = _counts(process)
         finally:
-            _clear(cluster)
+            _clear(cluster, fleet)
         return Figures(
-            services,
+            fleet.services,
             created_s,
             converged_s,
             ready,
@@ -100,21 +101,21 @@ def measure(access: Access, services: int, idle_s: float, limit_s: float, log: P
         )
 
 
-def _clear(cluster: Kubectl) -> None:
+def _clear(cluster: Kubectl, fleet: Fleet) -> None:
     """Deletes the services, and returns once their pods are gone too: the next number begins from nothing."""
-    for name in namespaces():
+    for name in fleet.namespaces:
         cluster.within(name).run("delete", "inferenceservices", "--all", "--wait=false", timeout_s=120.0)
-    for name in namespaces():
+    for name in fleet.namespaces:
         within = cluster.within(name)
         wait_for(lambda within=within: not within.run("get", "pods", "--output=name"), 300, f"pods of {name} to go")  # type: ignore[misc]
 
 
-async def _create(access: Access, services: int) -> None:
-    waiting = iter(range(services))
+async def _create(access: Access, fleet: Fleet) -> None:
+    waiting = iter(range(fleet.services))
 
     async def some(api: kube.Kube) -> None:
         for number in waiting:
-            await api.create(kinds.INFERENCE_SERVICE, service(number))
+            await api.create(kinds.INFERENCE_SERVICE, service(number, fleet.namespaces[number % len(fleet.namespaces)]))
 
     async with kube.connection(kube.Access(access.kubeconfig, access.context)) as api:
         await asyncio.gather(*(some(api) for _ in range(CREATED_AT_ONCE)))
@@ -144,7 +145,9 @@ def _counts(process: Operator) -> tuple[float, float, float]:
     return requests, writes, reconciles
 
 
-def _ready(cluster: Kubectl) -> int:
+def _ready(cluster: Kubectl, fleet: Fleet) -> int:
     path = '{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
-    found = (cluster.within(name).run("get", "inferenceservices", f"--output=jsonpath={path}") for name in namespaces())
+    found = (
+        cluster.within(name).run("get", "inferenceservices", f"--output=jsonpath={path}") for name in fleet.namespaces
+    )
     return sum(text.split().count("True") for text in found)
