@@ -59,7 +59,7 @@ def running(kubectl: Kubectl, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _discovered(kubectl: Kubectl, selector: str, file: Path) -> Iterator[None]:
-    """`file` holds what Kubernetes discovery would find, a second old at most."""
+    """`file` holds what Kubernetes discovery would find, two seconds old at most."""
     stop = threading.Event()
 
     def follow() -> None:
@@ -68,7 +68,7 @@ def _discovered(kubectl: Kubectl, selector: str, file: Path) -> Iterator[None]:
             fresh = file.with_suffix(".new")
             fresh.write_text(json.dumps(found))
             fresh.rename(file)
-            stop.wait(1.0)
+            stop.wait(2.0)
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()

@@ -17,6 +17,15 @@ from tests.operator.live import KIND, applied, service, shared_namespace, wait_f
 
 EXAMPLES = sorted((REPOSITORY / "crds" / "examples").glob("*.yaml"))
 FILE = {"source": "file:///models/smollm2.gguf"}
+HUB = {"source": "hf://org/repo@main"}
+
+
+SCALED = {"maxReplicas": 4}
+QUEUE = {"type": "QueueLength"}
+
+
+def scaled_by(*metrics: dict[str, Any]) -> dict[str, Any]:
+    return {"autoscaling": {**SCALED, "metrics": list(metrics)}}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +44,26 @@ def dry_run(kubectl: Kubectl, body: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        pytest.param({"model": {"source": "hf://org/repo"}}, "must be file:///path", id="source of another kind"),
+        pytest.param({"model": {"source": "s3://bucket/x"}}, "must be file:///path", id="source of another kind"),
+        pytest.param({"model": {"source": "hf://org"}}, "must be file:///path", id="hub without a repository"),
+        pytest.param(
+            {"model": {"source": "hf://org/repo/model.bin"}}, "must be file:///path", id="file of another kind"
+        ),
+        pytest.param({"model": {"source": "oci://registry/image"}}, "must be file:///path", id="image without a tag"),
+        pytest.param({"model": {**HUB, "cache": {}}}, "must have exactly one of", id="cache of no kind"),
+        pytest.param(
+            {"model": {**HUB, "cache": {"emptyDir": {}, "hostPath": {"path": "/data"}}}},
+            "must have exactly one of",
+            id="cache of two kinds",
+        ),
+        pytest.param(
+            {"model": {**HUB, "cache": {"hostPath": {"path": "/data/../etc"}}}}, "without '..'", id="cache that climbs"
+        ),
+        pytest.param(
+            {"model": {**FILE, "cache": {"emptyDir": {}}}, "device": "gpu"}, "remove spec.model.cache", id="idle cache"
+        ),
+        pytest.param({"model": {**FILE, "tokenSecretRef": {"name": "a"}}}, "or use an hf:// source", id="idle token"),
+        pytest.param({"auth": {}}, "apiKeySecretRef: Required value", id="no keys"),
         pytest.param({"model": {"source": "file://models/x"}}, "must be file:///path", id="file with a host"),
         pytest.param({"model": {"source": "pvc://claim"}}, "must be file:///path", id="claim without a path"),
         pytest.param({"model": {"source": "file:///a/../b"}}, "must not contain '..'", id="source that climbs"),
@@ -106,11 +134,55 @@ def dry_run(kubectl: Kubectl, body: dict[str, Any]) -> dict[str, Any]:
         pytest.param({"runtime": {"extraArgs": ["--port=1"]}}, "which the operator sets", id="flag of the operator"),
         pytest.param({"runtime": {"extraArgs": ["--device=cpu"]}}, "what has a field", id="flag with a field"),
         pytest.param({"runtime": {"extraArgs": ["--no-prefix-caching"]}}, "has a field", id="switch with a field"),
+        pytest.param({"runtime": {"upgrade": "Never"}}, "Unsupported value", id="unknown upgrade"),
+        pytest.param({"runtime": {"gpuMemoryPercent": 0}}, "greater than or equal to 1", id="no GPU memory"),
+        pytest.param({"runtime": {"kvCache": {"dtype": "int4"}}}, "Unsupported value", id="unknown KV format"),
+        pytest.param(
+            {"runtime": {"prefixCaching": False, "kvCache": {"tiers": {"cpu": {"memory": "1Gi"}}}}},
+            "remove one of them",
+            id="tier that nothing is found in",
+        ),
+        pytest.param({"runtime": {"warmup": {"sequences": 4}}}, "greater than or equal to 5", id="short warm-up"),
+        pytest.param(
+            {"runtime": {"degradation": {"enabled": False, "allowLossy": True}}},
+            "remove one of them",
+            id="loss without degradation",
+        ),
+        pytest.param(
+            {"podTemplate": {"labels": {"serving.octavo.dev/service": "x"}}}, "which are the operator's", id="our label"
+        ),
+        pytest.param(
+            {"podTemplate": {"annotations": {"serving.octavo.dev/renderer": "x"}}},
+            "is the operator's",
+            id="our annotation",
+        ),
+        pytest.param(
+            {"podTemplate": {"spec": {"containers": [{"name": "runtime", "command": ["sh"]}]}}},
+            "use spec.runtime.image and spec.runtime.extraArgs",
+            id="the runtime's command",
+        ),
+        pytest.param(
+            {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}},
+            "spec.rollout.drainTimeoutSeconds",
+            id="grace period",
+        ),
         pytest.param({"runtime": {"image": "a b"}}, "must not contain spaces", id="image with a space"),
         pytest.param({"replicas": -1}, "greater than or equal to 0", id="negative replicas"),
         pytest.param({"rollout": {"strategy": "Canary"}}, "Unsupported value", id="unknown strategy"),
         pytest.param({"rollout": {"drainTimeoutSeconds": 3601}}, "less than or equal to 3600", id="endless drain"),
         pytest.param({"replica": 1}, "unknown field", id="misspelt field"),
+        pytest.param({"replicas": 2, "autoscaling": SCALED}, "exclude one another", id="replicas beside an autoscaler"),
+        pytest.param({"autoscaling": {"minReplicas": 5, "maxReplicas": 4}}, "lower the one", id="least above most"),
+        pytest.param({"autoscaling": {**SCALED, "minReplicas": 0}}, "greater than or equal to 1", id="least of zero"),
+        pytest.param({"autoscaling": {"minReplicas": 1}}, "maxReplicas: Required value", id="no most"),
+        pytest.param(scaled_by(QUEUE | {"targetPercent": 70}), "use targetPerReplica", id="target of another metric"),
+        pytest.param(scaled_by({"type": "PredictedDeficit"}), "needs targetBlocksPerReplica", id="deficit of nothing"),
+        pytest.param(scaled_by(QUEUE, QUEUE), "Duplicate value", id="one metric twice"),
+        pytest.param(
+            {"autoscaling": {**SCALED, "behavior": {"scaleUp": {"tolerance": "5%"}}}},
+            "such as 50m or 0.05",
+            id="tolerance in percent",
+        ),
     ],
 )
 def test_refuses_what_cannot_be_and_says_how_to_mend_it(octavo: Kubectl, spec: dict[str, Any], says: str) -> None:
@@ -132,8 +204,30 @@ def test_refuses_names_that_children_cannot_have(octavo: Kubectl, name: str) -> 
         pytest.param({"resources": {"cpu": "1500m", "memory": "1.5Gi"}}, id="fractions"),
         pytest.param({"model": {"source": "pvc://my.claim/llama/8b"}}, id="a claim"),
         pytest.param({"resources": {"memory": "4294967296"}}, id="bytes in text"),
+        pytest.param({"model": HUB}, id="a hub's repository"),
+        pytest.param({"model": {"source": "hf://org/repo/a/b.gguf@v1.0"}}, id="a file of a hub's revision"),
+        pytest.param({"model": {"source": "oci://registry.example:5000/a/b:v1/dir/c.gguf"}}, id="a file of an image"),
+        pytest.param({"model": {"source": "oci://registry.example/b@sha256:0f"}}, id="an image of a digest"),
+        pytest.param({"model": {**FILE, "cache": {"hostPath": {"path": "/data"}}}}, id="weights for CPU kernels"),
+        pytest.param(
+            {"podTemplate": {"spec": {"containers": [{"name": "runtime", "env": [{"name": "A"}]}, {"name": "x"}]}}},
+            id="any field of a pod",
+        ),
         pytest.param({"runtime": {"kvCache": {"memory": 1048576}, "maxModelLen": 2}}, id="the least there can be"),
         pytest.param({"replicas": 0}, id="no replicas"),
+        pytest.param({"autoscaling": SCALED}, id="scaled by default"),
+        pytest.param(
+            scaled_by(
+                {"type": "BlockUtilization", "targetPercent": 100},
+                QUEUE,
+                {"type": "PredictedDeficit", "targetBlocksPerReplica": 1},
+            ),
+            id="scaled by all metrics",
+        ),
+        pytest.param(
+            {"autoscaling": {**SCALED, "behavior": {"scaleUp": {"tolerance": 0}, "scaleDown": {"tolerance": "0.05"}}}},
+            id="tolerances",
+        ),
         pytest.param({"runtime": {"schedulerDelayMs": 0, "prefixCaching": False}}, id="no delay and no prefix caching"),
         pytest.param({"runtime": {"schedulerDelayMs": 1000, "chunkedPrefill": True}}, id="the longest delay, chunks"),
         pytest.param(
