@@ -5,7 +5,8 @@ Only where the autoscaler says that it lacks a metric: then the metrics API is a
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import aiohttp
@@ -30,10 +31,9 @@ LIMIT_BYTES = 1024 * 1024
 class SignalPath:
     """`prometheus_url` is where KEDA asks."""
 
-    def __init__(self, api: kube.Kube, prometheus_url: str | None, port: int = names.HEALTH_PORT) -> None:
+    def __init__(self, api: kube.Kube, prometheus_url: str | None) -> None:
         self._api = api
         self._prometheus_url = prometheus_url
-        self._port = port
 
     async def look(self, service: Service, observed: Observed) -> Signal | None:
         """What there is of the way now; None where nothing is scaled. Raises KubeError."""
@@ -43,8 +43,8 @@ class SignalPath:
         autoscaler = await self._autoscaler(service, autoscaling, observed)
         links = Links()
         if autoscaler is None or not autoscaler.has_all(autoscaling):
-            exported = await self._exported(observed.pods)
-            links = Links(exported, await self._resources(METRICS_APIS[autoscaling.provider]))
+            listed = await self._resources(METRICS_APIS[autoscaling.provider])
+            links = Links(await exported(observed.pods), listed)
         return Signal(autoscaler, links, kinds.SCALED_OBJECT in observed.served, self._prometheus_url)
 
     async def _autoscaler(
@@ -68,33 +68,39 @@ class SignalPath:
             logger.debug("%s: %s", api_version, error)
             return None
 
-    async def _exported(self, pods: tuple[PodView, ...]) -> dict[str, frozenset[str]]:
-        asked = [pod for pod in pods if pod.ready and pod.serving and pod.ip][:MOST_PODS]
-        if not asked:
-            return {}
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        # Pods are asked, not a proxy on their behalf.
-        async with aiohttp.ClientSession(
-            timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
-        ) as session:
-            found = await asyncio.gather(*(self._series(session, pod) for pod in asked))
-        return {pod.name: series for pod, series in zip(asked, found, strict=True) if series is not None}
 
-    async def _series(self, session: aiohttp.ClientSession, pod: PodView) -> frozenset[str] | None:
-        """Those that services are scaled by which the pod exports; None where it does not answer."""
-        try:
-            url = URL.build(scheme="http", host=pod.ip, port=self._port, path="/metrics")
-            async with session.get(url, allow_redirects=False) as response:
-                if response.status != 200:
-                    return None
-                text = (await response.content.read(LIMIT_BYTES)).decode(errors="replace")
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            logger.debug("%s at %s: %s %s", pod.name, pod.ip, type(error).__name__, error)
-            return None
-        lines = text.splitlines()
-        return frozenset(
-            name for name in SERIES.values() if any(line.startswith((f"{name}{{", f"{name} ")) for line in lines)
-        )
+async def exported(pods: Iterable[PodView], port: int = names.HEALTH_PORT) -> dict[str, frozenset[str]]:
+    """Which of the series that services are scaled by the pods export, by the pod's name; those that do not answer are left out."""
+    asked = [pod for pod in pods if pod.ready and pod.serving and pod.ip][:MOST_PODS]
+    if not asked:
+        return {}
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    # Pods are asked, not a proxy on their behalf.
+    async with aiohttp.ClientSession(timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
+        found = await asyncio.gather(*(_series(session, pod, port) for pod in asked))
+    return {pod.name: series for pod, series in zip(asked, found, strict=True) if series is not None}
+
+
+async def _series(session: aiohttp.ClientSession, pod: PodView, port: int) -> frozenset[str] | None:
+    try:
+        url = URL.build(scheme="http", host=pod.ip, port=port, path="/metrics")
+        async with session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                return None
+            text = await _beginning(response.content)
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        logger.debug("%s at %s: %s %s", pod.name, pod.ip, type(error).__name__, error)
+        return None
+    return frozenset(name for name in SERIES.values() if re.search(rf"^{name}[{{ ]", text, re.MULTILINE))
+
+
+async def _beginning(stream: aiohttp.StreamReader) -> str:
+    body = bytearray()
+    async for piece in stream.iter_chunked(16384):
+        body += piece
+        if len(body) >= LIMIT_BYTES:
+            break
+    return body.decode(errors="replace")
 
 
 def _trouble(scaled_object: Mapping[str, Any]) -> str:
