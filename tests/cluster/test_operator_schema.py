@@ -290,7 +290,7 @@ def test_explains_its_fields(octavo: Kubectl, field: str, says: str) -> None:
 def test_prints_and_scales_by_its_short_name(octavo: Kubectl, namespace: Kubectl) -> None:
     namespace.apply(service("columns", suspend=True, replicas=1))
     header, line = namespace.run("get", "oisvc", "columns").splitlines()
-    assert header.split() == ["NAME", "MODEL", "TP", "READY", "REASON", "REPLICAS", "AGE"]
+    assert header.split() == ["NAME", "MODEL", "TP", "READY", "REASON", "REPLICAS", "BLOCKS", "DEGRADED", "AGE"]
     assert line.split()[:3] == ["columns", "file:///models/smollm2.gguf", "1"]
     assert "columns" in namespace.run("get", "octavo", "--output=name")
     namespace.run("scale", "oisvc/columns", "--replicas=3")

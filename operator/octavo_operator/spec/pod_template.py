@@ -1,6 +1,6 @@
 """`spec.podTemplate`: what is merged into the pod template that the operator makes. Pure.
 
-Its `spec` is passed through as the API server has it, but for what the API server would rewrite, so that there would be a difference
+Its `spec` is passed through as the API server has it, but for what that would rewrite, so that there would be a difference
 for ever: nulls are left out, quantities are canonical, and ports have a protocol.
 """
 
