@@ -40,9 +40,11 @@ def view(live: Mapping[str, Any]) -> InspectionView:
     key, status = live["metadata"]["labels"].get(names.INSPECTION_LABEL, ""), live.get("status", {})
     container = pod_reason.runtime(status.get("containerStatuses", ())) or {}
     state = container.get("state", {})
-    if status.get("phase") == "Succeeded":
-        return InspectionView(key, "succeeded", state.get("terminated", {}).get("message", "").strip())
-    if status.get("phase") == "Failed":
+    ended = state.get("terminated", {})
+    # The container's end is told before the pod's.
+    if status.get("phase") == "Succeeded" or ended.get("exitCode") == 0:
+        return InspectionView(key, "succeeded", ended.get("message", "").strip())
+    if status.get("phase") == "Failed" or ended:
         return InspectionView(key, "failed", pod_reason.death(container) or pod_reason.reason(live))
     reason = pod_reason.reason(live)
     expected = "running" in state or pod_reason.word(reason) in pod_reason.PATIENT

@@ -26,9 +26,19 @@ KEPT_ERROR = {"inspection": {"key": "k1", "error": "it failed"}}
             id="done",
         ),
         pytest.param(
+            inspecting_pod("k1", "Running", terminated={"exitCode": 0, "message": "{}"}),
+            InspectionView("k1", "succeeded", "{}"),
+            id="done, and its pod about to be",
+        ),
+        pytest.param(
             inspecting_pod("k1", "Failed", terminated={"exitCode": 1, "message": "a\nno such model\n"}),
             InspectionView("k1", "failed", "exit code 1: no such model"),
             id="failed",
+        ),
+        pytest.param(
+            inspecting_pod("k1", "Running", terminated={"exitCode": 1, "message": "no such model"}),
+            InspectionView("k1", "failed", "exit code 1: no such model"),
+            id="failed, and its pod about to be",
         ),
         pytest.param(
             inspecting_pod("k1", "Failed", terminated={"exitCode": 137, "reason": "OOMKilled"}),
