@@ -51,7 +51,10 @@ def _restarts(before: Service, after: Service, running: Running) -> str:
 
 
 def _wanted(wanted: Service, running: Running) -> int:
-    return 0 if wanted.suspend else wanted.replicas
+    if wanted.suspend:
+        return 0
+    # An autoscaler goes on from as many as there are.
+    return wanted.replicas if wanted.autoscaling is None else running.pods
 
 
 def _template(wanted: Service) -> Any:

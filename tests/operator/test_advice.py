@@ -54,6 +54,10 @@ GPU = {"device": "gpu", "parallelism": {"tensor": 2}, "replicas": 4}
             {"suspend": True}, {"suspend": True, "runtime": {"blockSize": 16}}, Running(0), [], id="asleep and changed"
         ),
         pytest.param({}, {"rollout": {"strategy": "Surge"}}, Running(1), [], id="how pods are replaced"),
+        pytest.param({"replicas": 4}, {"autoscaling": {"maxReplicas": 8}}, Running(4), [], id="scaled from now on"),
+        pytest.param(
+            {"autoscaling": {"maxReplicas": 8}}, {"replicas": 1}, Running(4), ["stops 3 of 4 pods"], id="scaled no more"
+        ),
         pytest.param(
             {}, {"rollout": {"drainTimeoutSeconds": 9}}, Running(1), ["restarts 1 pod"], id="a drain that pods know of"
         ),
