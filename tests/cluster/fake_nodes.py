@@ -43,6 +43,7 @@ def fake_nodes(
         f"--server-address=127.0.0.1:{port}",
         "--cidr=10.244.0.0/16",
         "--node-ip=10.245.255.254",
+        *(f"--config={stage}" for stage in stages()),
     ]
     with running(command, folder / "kwok.log", f"http://127.0.0.1:{port}/healthz"):
         # Not applied: what is applied has no status.
@@ -57,6 +58,13 @@ def fake_nodes(
                 on_it = f"--field-selector=spec.nodeName={name}"
                 cluster.run("delete", "pods", "--all-namespaces", on_it, "--grace-period=0", "--force", timeout_s=120.0)
                 cluster.delete("node", name)
+
+
+def stages() -> list[Path]:
+    """How kwok plays nodes and pods: its own definitions, from the module cache."""
+    folder = addons.source(addons.KWOK, "sigs.k8s.io/kwok") / "kustomize" / "stage"
+    kinds = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+    return sorted(path for kind in kinds for path in (folder / kind).glob("*.yaml") if path.name != "kustomization.yaml")
 
 
 def node(
