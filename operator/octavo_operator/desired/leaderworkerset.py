@@ -54,7 +54,8 @@ def worker_template(leader: dict[str, Any]) -> dict[str, Any]:
     worker["metadata"]["labels"]["app.kubernetes.io/component"] = "worker"
     worker["spec"].pop("topologySpreadConstraints", None)
     runtime = next(item for item in worker["spec"]["containers"] if item["name"] == names.RUNTIME_CONTAINER)
-    del runtime["readinessProbe"], runtime["lifecycle"]
+    for field in ("readinessProbe", "lifecycle"):
+        runtime.pop(field, None)
     runtime["ports"] = [port for port in runtime["ports"] if port["name"] == "health"]
     return worker
 
@@ -73,4 +74,4 @@ def _marked(template: dict[str, Any], revision: str) -> dict[str, Any]:
 
 def _rolling(plan: Plan) -> dict[str, Any]:
     """Never a group more than wanted: nobody has a second set of nodes to spare."""
-    return {"maxSurge": 0, "maxUnavailable": "100%" if plan.strategy == "Recreate" else 1, "partition": 0}
+    return {"maxSurge": 0, "maxUnavailable": "100%" if plan.strategy == "Recreate" else plan.at_once, "partition": 0}
