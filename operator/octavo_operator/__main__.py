@@ -53,7 +53,7 @@ async def run(settings: options.Options) -> None:
         everywhere = [
             partial(_resync, watch, settings.resync_s),
             partial(_keep_asking, api),
-            partial(_discover, api, watch, settings.discovery_s),
+            partial(_discover, api, watch, settings.discovery_s, watched.missing),
         ]
         await stack.enter_async_context(
             endpoints.served(settings.health_port, settings.metrics_port, vitals, counters.registry)
@@ -127,10 +127,13 @@ async def _resync(watch: handlers.Watch, interval_s: float) -> None:
         watch.resync()
 
 
-async def _discover(api: kube.Kube, watch: handlers.Watch, interval_s: float) -> None:
-    """Optional kinds come and go with others' CRDs."""
+async def _discover(api: kube.Kube, watch: handlers.Watch, interval_s: float, missing: asyncio.Event) -> None:
+    """Optional kinds come and go with others' CRDs; `missing` tells at once of one that has gone."""
     while True:
-        await asyncio.sleep(interval_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(interval_s):
+                await missing.wait()
+        missing.clear()
         await _discover_once(api, watch)
 
 

@@ -5,6 +5,7 @@ tells. kopf opens a silent watch anew; what is measured here says whether that h
 that this module makes, since it has no hook of its own for bytes that arrive.
 """
 
+import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class Watches:
-    """Ages by what is watched, as its path of the REST API, such as `/api/v1/pods`."""
+    """Ages by what is watched, as its path of the REST API, such as `/api/v1/pods`.
+
+    `missing` is set where an optional kind turns out to be served no more.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._heard_s: dict[str, float] = {}
+        self.missing = asyncio.Event()
 
     def ages_s(self) -> dict[str, float]:
         now_s = self._clock()
@@ -38,9 +43,7 @@ class Watches:
 
     def forget(self, kind: kinds.Kind) -> None:
         """A kind that is no longer served is silent for good."""
-        root = f"/apis/{kind.api_version}/" if kind.group else f"/api/{kind.api_version}/"
-        gone = [path for path in self._heard_s if path.startswith(root) and path.endswith(f"/{kind.plural}")]
-        for path in gone:
+        for path in [path for path in self._heard_s if _is_of(kind, path)]:
             del self._heard_s[path]
 
     def session(self, tls: ssl.SSLContext | bool, headers: Mapping[str, str]) -> aiohttp.ClientSession:
@@ -50,6 +53,10 @@ class Watches:
         class Response(aiohttp.ClientResponse):
             async def start(self, connection: "Connection") -> aiohttp.ClientResponse:
                 await super().start(connection)
+                if self.status == 404 and any(_is_of(kind, self.url.path) for kind in kinds.OPTIONAL):
+                    # For kopf a kind that has gone is the end of all watches; one that is too busy is asked again.
+                    self.status = 429
+                    watches.missing.set()
                 if self.url.query.get("watch") == "true" and self.status == 200:
                     path = self.url.path
                     watches.heard(path)
@@ -59,6 +66,12 @@ class Watches:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=tls), headers=headers, trust_env=False, response_class=Response
         )
+
+
+def _is_of(kind: kinds.Kind, path: str) -> bool:
+    """Whether objects of `kind` are listed and watched at `path`."""
+    root = f"/apis/{kind.api_version}/" if kind.group else f"/api/{kind.api_version}/"
+    return path.startswith(root) and path.endswith(f"/{kind.plural}")
 
 
 class _Heard:

@@ -90,3 +90,19 @@ def test_a_kind_that_is_no_longer_served_is_not_missed() -> None:
         watches.heard(path)
     watches.forget(kinds.SCALED_OBJECT)
     assert list(watches.ages_s()) == kept
+
+
+def test_an_optional_kind_that_has_gone_is_told_and_only_asked_again() -> None:
+    async def story() -> None:
+        watches = Watches()
+        sent: asyncio.Queue[bytes] = asyncio.Queue()
+        async with events(sent) as url, watches.session(False, {}) as session:
+            server = url.removesuffix("/api/v1/pods")
+            async with session.get(f"{server}/apis/apps/v1/deployments") as answer:
+                assert answer.status == 404
+            assert not watches.missing.is_set()
+            async with session.get(f"{server}/apis/keda.sh/v1alpha1/namespaces/demo/scaledobjects") as answer:
+                assert answer.status == 429
+            assert watches.missing.is_set()
+
+    asyncio.run(story())
