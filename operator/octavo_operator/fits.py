@@ -18,15 +18,20 @@ from octavo_operator.service import Key, Service
 
 
 class Fits:
-    """`inspections_of` gives the pods that inspect a service's model, as they are watched."""
+    """`inspections_of` gives the pods that inspect a service's model, as they are watched. Without `inspects` nobody asks."""
 
-    def __init__(self, inventory: Inventory, inspections_of: Callable[[Key], Sequence[InspectionView]]) -> None:
+    def __init__(
+        self, inventory: Inventory, inspections_of: Callable[[Key], Sequence[InspectionView]], inspects: bool
+    ) -> None:
         self._inventory = inventory
+        self._inspects = inspects
         self._inspections_of = inspections_of
         self._findings = Findings(time.monotonic)
 
     async def judge(self, service: Service, status: Mapping[str, Any], seen: Observed) -> Judgement:
         """Raises UnavailableError."""
+        if not self._inspects:
+            return Judgement(service)
         asked = judgement.question(service)
         found, asks = self._find(service.key, asked, status)
         evidence = Evidence(

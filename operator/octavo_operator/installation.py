@@ -9,6 +9,7 @@ class Installation:
     cluster.
 
     `prometheus_url` is where KEDA asks; None where nobody said. `kubernetes` is the API server's version, zeros before it is known.
+    `inspects`: a model is inspected before its pods are made.
 
     `host_paths` are folders of nodes below which pods may mount; `powers` what services may give their pods (`allowances.POWERS`).
     """
@@ -18,4 +19,5 @@ class Installation:
     prometheus_url: str | None = None
     host_paths: tuple[str, ...] = ()
     powers: frozenset[str] = frozenset()
+    inspects: bool = True
     kubernetes: tuple[int, int] = (0, 0)

@@ -38,6 +38,7 @@ class Options:
     prometheus_url: str | None
     host_paths: tuple[str, ...]
     powers: frozenset[str]
+    inspects: bool
 
     @property
     def installation(self) -> Installation:
@@ -47,6 +48,7 @@ class Options:
             prometheus_url=self.prometheus_url,
             host_paths=self.host_paths,
             powers=self.powers,
+            inspects=self.inspects,
         )
 
 
@@ -108,6 +110,12 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         default=environment.get("OCTAVO_PROMETHEUS_ADDRESS"),
         help="where KEDA finds Prometheus, for services that it scales (OCTAVO_PROMETHEUS_ADDRESS; default: unknown)",
     )
+    parser.add_argument(
+        "--inspection",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="inspect each model in a Job before its first pod, and make no pods that it would not fit (default: on)",
+    )
     _add_allowances(parser)
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parsed = parser.parse_args(arguments)
@@ -143,6 +151,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         prometheus_url=parsed.prometheus_address or None,
         host_paths=tuple(parsed.allow_host_path),
         powers=frozenset(parsed.allow_in_pod_template),
+        inspects=parsed.inspection,
     )
 
 

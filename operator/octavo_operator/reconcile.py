@@ -67,7 +67,7 @@ class Reconciler:
         self._marking = Marking(api, readings, time.monotonic)
         inventory = Inventory(api, time.monotonic)
         self._rollouts = Rollouts(api, inventory, watched.pods_of)
-        self._fits = Fits(inventory, watched.inspections_of)
+        self._fits = Fits(inventory, watched.inspections_of, installation.inspects)
         self._signals = SignalPath(api, installation.prometheus_url)
 
     async def reconcile(self, key: service.Key) -> float | None:
@@ -112,9 +112,9 @@ class Reconciler:
             await self._tell(live, [note for write in writes for note in notes.of_write(write, step.reason)])
             await self._tell(live, self._strangers.notes(key, seen.children))
             judged = judged.beside(seen)
-            report = reports.report(wanted, step, seen).plus(judged.verdict.condition, judged.fields)
-            if judged.stalls(step):
-                said = status.stalled(live, judged.problem, seen, report)
+            report = reports.report(wanted, step, seen).plus(judged.conditions, judged.fields)
+            if problem := judged.problem(step):
+                said = status.stalled(live, problem, seen, report)
             else:
                 obstacle = judged.obstacle(step) or status.contested(complaint)
                 said = status.serving(wanted, step, seen, report, obstacle)

@@ -4,7 +4,7 @@ A feature adds one line here: its conditions (none where it is not asked for) or
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from octavo_operator import autoscaling, monitoring, pins, prospects, routing
@@ -21,8 +21,8 @@ class Report:
     conditions: tuple[Condition, ...] = ()
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def plus(self, condition: Condition, fields: Mapping[str, Any]) -> "Report":
-        return Report((*self.conditions, condition), {**self.fields, **fields})
+    def plus(self, conditions: Iterable[Condition], fields: Mapping[str, Any]) -> "Report":
+        return Report((*self.conditions, *conditions), {**self.fields, **fields})
 
 
 NOTHING = Report()

@@ -66,3 +66,8 @@ def test_refuses_with_the_option_and_the_remedy(
     with pytest.raises(SystemExit):
         options.parse(arguments, {})
     assert says in capsys.readouterr().err
+
+
+def test_models_are_inspected_unless_told_otherwise() -> None:
+    assert options.parse([], {}).installation.inspects
+    assert not options.parse(["--no-inspection"], {}).installation.inspects

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from octavo_operator import kinds
+from octavo_operator.conditions import Condition
 from octavo_operator.desired import pod
 from octavo_operator.desired.children import Child
 from octavo_operator.desired.inspect import digest, inspection_job, inspection_pod, job_name
@@ -42,20 +43,22 @@ class Evidence:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """`service`: with the model's revision, where that is known now and was not yet served without. `changes`: whether it makes
-    pods that there are none of yet. `job` finds out what is not known. `left_s`: how long pods wait for it at most."""
+    """`service`: with the model's revision, where that is known now and was not yet served without. `verdict` None: nobody asked.
+    `changes`: whether it makes pods that there are none of yet. `job` finds out what is not known. `left_s`: how long pods wait for
+    it at most."""
 
     service: Service
-    verdict: Verdict
-    inspection: Mapping[str, Any]
-    changes: bool
+    verdict: Verdict | None = None
+    inspection: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    changes: bool = False
     job: Child | None = None
     left_s: float = 0.0
     asked_elsewhere: bool = False
 
     def holds(self, step: Plan) -> bool:
         """Whether no pods are made for now."""
-        return self.changes and step.replicas > 0 and (self.verdict.fits is False or self.left_s > 0)
+        denied = self.verdict is not None and self.verdict.fits is False
+        return self.changes and step.replicas > 0 and (denied or self.left_s > 0)
 
     def children(self, wanted: Sequence[Child], step: Plan) -> list[Child]:
         """The service's children with the workload held back, where it is, and the Job."""
@@ -69,30 +72,34 @@ class Judgement:
         )
         return min(due, default=None)
 
-    def stalls(self, step: Plan) -> bool:
-        """Whether nothing but a change of the spec makes pods."""
-        return self.holds(step) and self.verdict.fits is False
-
-    @property
-    def problem(self) -> Problem:
+    def problem(self, step: Plan) -> Problem | None:
+        """Why nothing but a change of the spec makes pods."""
+        if self.verdict is None or self.verdict.fits is not False or not self.holds(step):
+            return None
         return Problem(self.verdict.reason, self.verdict.message, spec_valid=True)
 
     def obstacle(self, step: Plan) -> Progress | None:
         """What pods wait for, while they do."""
-        return Progress(False, self.verdict.reason, self.verdict.message) if self.holds(step) else None
+        if self.verdict is None or not self.holds(step):
+            return None
+        return Progress(False, self.verdict.reason, self.verdict.message)
 
     def beside(self, seen: Observed) -> "Judgement":
         """With what the service's ready pods report of their blocks, once all are of this spec."""
         counts = seen.deployment
-        if self.changes or counts is None or counts.updated != counts.replicas:
+        if self.verdict is None or self.changes or counts is None or counts.updated != counts.replicas:
             return self
         reported = [pod.blocks_total for pod in seen.pods if pod.ready and pod.blocks_total is not None]
         return dataclasses.replace(self, verdict=verdict.against(self.verdict, min(reported, default=None)))
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return () if self.verdict is None else (self.verdict.condition,)
+
+    @property
     def fields(self) -> dict[str, Any]:
         """Of the status."""
-        found = {"inspection": self.inspection, "sizing": self.verdict.sizing}
+        found = {"inspection": self.inspection, "sizing": {} if self.verdict is None else self.verdict.sizing}
         return {name: value for name, value in found.items() if value}
 
 

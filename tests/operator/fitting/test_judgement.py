@@ -13,6 +13,7 @@ from octavo_operator.fitting import judgement
 from octavo_operator.fitting.findings import LOOK_AGAIN_S
 from octavo_operator.fitting.inspections import Insight
 from octavo_operator.fitting.judgement import PATIENCE_S, Evidence, Judgement, kept, waited_s
+from octavo_operator.fitting.verdict import Verdict
 from octavo_operator.kinds import Kind
 from octavo_operator.observed import DeploymentView, Observed, PodView
 from octavo_operator.plan import plan
@@ -54,6 +55,11 @@ def live(service: Service) -> dict[str, Any]:
     }
 
 
+def said(judged: Judgement) -> Verdict:
+    assert judged.verdict is not None
+    return judged.verdict
+
+
 def outcome(judged: Judgement, service: Service) -> tuple[bool, bool]:
     """Whether the workload is held back, and whether a Job is made."""
     step = plan(judged.service, None)
@@ -72,7 +78,7 @@ def test_first_pods_wait_for_the_inspection(nodes: int) -> None:
     obstacle = judged.obstacle(step)
     assert obstacle is not None
     assert (obstacle.done, obstacle.reason) == (False, "Inspecting")
-    assert not judged.stalls(step)
+    assert judged.problem(step) is None
     assert judged.look_again_s(step) == PATIENCE_S
 
 
@@ -80,7 +86,7 @@ def test_no_pods_wait_longer_than_two_minutes() -> None:
     service = parsed()
     judged = judge(service, unknown(service, waited_s=PATIENCE_S))
     assert outcome(judged, service) == (False, True)
-    assert (judged.verdict.reason, judged.look_again_s(plan(service, None))) == ("Inspecting", None)
+    assert (said(judged).reason, judged.look_again_s(plan(service, None))) == ("Inspecting", None)
 
 
 def test_where_another_service_asks_no_second_job_does_and_nobody_misses_the_answer() -> None:
@@ -104,8 +110,8 @@ def test_a_failed_inspection_holds_nobody_and_its_job_stays() -> None:
     failed = Insight(key_of(service), error="exit code 1: no such file")
     judged = judge(service, Evidence(failed))
     assert outcome(judged, service) == (False, True)
-    assert judged.verdict.fits is None
-    assert f"delete the Job chat-inspect-{key_of(service)}" in judged.verdict.message
+    assert said(judged).fits is None
+    assert f"delete the Job chat-inspect-{key_of(service)}" in said(judged).message
     assert judged.fields == {"inspection": {"key": key_of(service), "error": "exit code 1: no such file"}}
 
 
@@ -114,8 +120,9 @@ def test_pods_that_do_not_fit_are_not_made() -> None:
     judged = judge(service, known(service, LARGE))
     assert outcome(judged, service) == (True, False)
     step = plan(service, None)
-    assert judged.stalls(step)
-    assert (judged.problem.reason, judged.problem.spec_valid) == ("DoesNotFit", True)
+    problem = judged.problem(step)
+    assert problem is not None
+    assert (problem.reason, problem.spec_valid) == ("DoesNotFit", True)
     assert judged.look_again_s(step) is None
 
 
@@ -125,7 +132,7 @@ def test_where_no_pods_are_wanted_none_wait(spec: dict[str, Any]) -> None:
     for evidence in (unknown(service), known(service, LARGE)):
         judged = judge(service, evidence)
         assert not outcome(judged, service)[0]
-        assert not judged.stalls(plan(service, None))
+        assert judged.problem(plan(service, None)) is None
 
 
 @pytest.mark.parametrize("nodes", [1, 2], ids=["Deployment", "LeaderWorkerSet"])
@@ -139,16 +146,16 @@ def test_pods_that_are_there_are_left_alone_whatever_is_known(nodes: int) -> Non
 def test_ready_pods_prove_what_arithmetic_denies() -> None:
     service = parsed(**TOO_SMALL)
     crashing = judge(service, known(service, LARGE, workload=live(service)))
-    assert (crashing.verdict.fits, outcome(crashing, service)[0]) == (False, False)
+    assert (said(crashing).fits, outcome(crashing, service)[0]) == (False, False)
     proven = judge(service, known(service, LARGE, workload=live(service), ready=1))
-    assert (proven.verdict.fits, proven.verdict.reason) == (True, "Proven")
+    assert (said(proven).fits, said(proven).reason) == (True, "Proven")
 
 
 def test_a_change_waits_while_the_pods_before_it_serve() -> None:
     before, after = parsed(), parsed(model={"source": "file:///models/another"})
     judged = judge(after, unknown(after, workload=live(before), ready=1))
     assert outcome(judged, after) == (True, True)
-    assert judged.verdict.reason == "Inspecting"
+    assert said(judged).reason == "Inspecting"
 
 
 HUB = {"model": {"source": "hf://org/model@main"}}
@@ -179,6 +186,14 @@ def test_what_is_inspected_is_a_matter_of_source_and_image_alone() -> None:
     others = [parsed(model={"source": "file:///models/another"}), parsed(runtime={"image": "another:1"})]
     assert len({key_of(service) for service in same}) == 1
     assert len({key_of(service) for service in same + others}) == 3
+
+
+def test_an_operator_that_does_not_inspect_says_nothing_of_memory() -> None:
+    service = parsed()
+    judged = Judgement(service)
+    assert outcome(judged, service) == (False, False)
+    step = plan(service, None)
+    assert (judged.conditions, judged.fields, judged.obstacle(step), judged.problem(step)) == ((), {}, None, None)
 
 
 def test_reported_blocks_count_once_all_pods_are_of_the_spec() -> None:
