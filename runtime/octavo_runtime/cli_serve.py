@@ -16,8 +16,9 @@ from octavo_runtime.engine.ranks.placement import Placement, placement
 from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.server.engine_process import end_engine, start_engine
 from octavo_runtime.server.run_dir import DEFAULT, held_run_dir
+from octavo_runtime.source.cache import CachedModel
 from octavo_runtime.source.reference import hub_reference
-from octavo_runtime.weights_folder import settled_folder
+from octavo_runtime.weights_folder import models_folder, settled_folder
 
 if TYPE_CHECKING:  # imported where it is needed: a second that the engine's start need not wait for
     from octavo_runtime.server.health_server import HealthServer
@@ -29,7 +30,6 @@ def serve(config: ServeConfig) -> int:
     """Until a signal ends it; the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    signal.signal(signal.SIGTERM, _end)  # the first process of a container ends by no signal that it does not handle
     try:
         if hub_reference(config.model) is None and not config.model_path.exists():
             raise ConfigError(
@@ -37,6 +37,7 @@ def serve(config: ServeConfig) -> int:
             )
         placed = placement(config, os.environ)
         with held_run_dir(config.run_dir) as run_dir:
+            signal.signal(signal.SIGTERM, _end)  # the first process of a container ends by none that it does not handle
             config = dataclasses.replace(config, run_dir=str(run_dir))
             if placed.node:
                 return _follow(config, placed, run_dir)
@@ -69,6 +70,10 @@ def _fetched(config: ServeConfig, heartbeat: Heartbeat) -> "tuple[ServeConfig, H
     reference = hub_reference(config.model)
     if reference is None:
         return config, None
+    if reference.pinned:
+        found = CachedModel(models_folder(config.model_cache, os.environ), reference).find(reference.revision)
+        if found is not None:  # the libraries that download take a second to import
+            return dataclasses.replace(config, fetched=str(found.path), revision=found.commit), None
     from octavo_runtime.cli_fetch import fetch
 
     return fetch(config, reference, heartbeat)

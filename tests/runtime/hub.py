@@ -53,7 +53,7 @@ class Hub:
     endpoint: str = ""
     storage: str = ""
     asked: list[Asked] = dataclasses.field(default_factory=list)
-    cut_after: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # bytes of a file; once each
+    cut_after: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # bytes of a longer answer; once each
     spoiled: dict[str, int] = dataclasses.field(default_factory=dict)  # how often a file comes with a wrong byte
     busy: int = 0  # how many requests get 503
     knows_ranges: bool = True
@@ -145,11 +145,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if hub.spoiled.get(name, 0):
             hub.spoiled[name] -= 1
             content = content[:-1] + bytes([content[-1] ^ 1])
-        cuts = hub.cut_after.get(name)
+        cuts = hub.cut_after.get(name, [])
+        cut = cuts.pop(0) if cuts and cuts[0] < end - begin else None
         self.send_response(206 if self.headers.get("Range") and hub.knows_ranges else 200)
         self.send_header("Content-Length", str(end - begin))
         self.end_headers()
-        upto = min(end, begin + cuts.pop(0)) if cuts else end
+        upto = end if cut is None else begin + cut
         for at in range(begin, upto, _PIECE_BYTES):
             self.wfile.write(content[at : min(at + _PIECE_BYTES, upto)])
             if hub.gate is not None:

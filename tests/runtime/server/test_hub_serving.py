@@ -1,6 +1,7 @@
 """`octavo serve hf://…` as a real process: what the health port says while the model comes, and that it answers then."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,8 +39,8 @@ def test_a_hubs_model_comes_while_probes_are_answered_and_is_served(hub: Hub, tm
     hub.gate = threading.Event()
     hub.cut_after["model.safetensors"] = [CHUNK_BYTES + 5]
     with started_server("hf://org/tiny", tmp_path, *flags) as server:
-        until(lambda: status(server, "/live") == 200)
-        until(lambda: "downloading" in server.state()["reason"])
+        until(lambda: status(server, "/live") == 200, READY_S)
+        until(lambda: "downloading" in server.state()["reason"], READY_S)
         loading = server.state()
         assert (loading["phase"], loading["ready"], loading["config"]["max_num_seqs"]) == ("loading", False, None)
         assert loading["model"] == {"source": "hf://org/tiny", "revision": None}
@@ -60,13 +61,23 @@ def test_a_hubs_model_comes_while_probes_are_answered_and_is_served(hub: Hub, tm
     assert hub.ranges("model.safetensors") == [None, f"bytes={CHUNK_BYTES}-"]
 
 
-def test_a_stopped_download_ends_at_once_and_goes_on_later(hub: Hub, tmp_path: Path, flags: list[str]) -> None:
+def test_a_commit_that_the_cache_has_is_served_without_the_hub(
+    hub: Hub, tiny_chat_model: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    shutil.copytree(tiny_chat_model, tmp_path / "cache" / "org--tiny" / COMMIT)
+    with started_server(f"hf://org/tiny@{COMMIT}", tmp_path, *flags) as server:
+        until(lambda: is_ready(server), READY_S)
+        assert server.state()["model"]["revision"] == COMMIT
+    assert hub.asked == []
+
+
+def test_a_download_that_is_stopped_ends_at_once(hub: Hub, tmp_path: Path, flags: list[str]) -> None:
     hub.gate = threading.Event()
     with started_server("hf://org/tiny", tmp_path, *flags) as server:
-        until(lambda: status(server, "/live") == 200)
-        until(lambda: any(path.suffix == ".part" for path in (tmp_path / "cache").rglob("*")))
+        until(lambda: status(server, "/live") == 200, READY_S)
+        until(lambda: any(path.suffix == ".part" for path in (tmp_path / "cache").rglob("*")), READY_S)
         server.signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(60) == 0
     hub.gate.set()
     assert not (tmp_path / "cache" / "org--tiny" / COMMIT).exists()
 
@@ -84,7 +95,7 @@ def test_what_cannot_be_had_is_the_last_line(flags: list[str], source: str, text
         [*command, str(free_ports()[0]), "--run-dir", str(tmp_path / "run")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=READY_S,
         check=False,
     )
     assert done.returncode == 2
