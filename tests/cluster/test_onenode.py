@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,29 @@ def test_logs_exec_and_a_service_reach_a_real_container(namespace: Kubectl, imag
         assert body(f"{url}/hostname")
     address = (namespace.get("service", "web") or {})["spec"]["clusterIP"]
     assert body(f"http://{address}/hostname"), "a cluster address is reachable from this machine"
+
+
+def test_pods_find_services_and_the_pods_behind_a_headless_one_by_name(namespace: Kubectl, images: Images) -> None:
+    headless = {"clusterIP": "None", "selector": {"app": "named"}, "publishNotReadyAddresses": True}
+    named = pod("named", images.operator, command=["sleep", "600"])
+    named["spec"] |= {"hostname": "first", "subdomain": "group"}
+    namespace.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "group"}, "spec": headless}, named)
+    wait_until_running(namespace, "named", timeout_s=120.0)
+
+    def address(name: str) -> str:
+        lookup = f"import socket; print(socket.gethostbyname({name!r}))"
+        return namespace.run("exec", "named", "--", "python3", "-c", lookup).strip()
+
+    own = (namespace.get("pod", "named") or {})["status"]["podIP"]
+    assert address("kubernetes.default.svc") == layout.FIRST_SERVICE_IP
+    assert wait_for(lambda: resolved(address, f"first.group.{namespace.namespace}"), 10.0, "the pod's name") == own
+
+
+def resolved(address: Callable[[str], str], name: str) -> str | None:
+    try:
+        return address(name)
+    except CommandError:
+        return None
 
 
 def body(url: str) -> bytes:

@@ -139,7 +139,7 @@ def test_groups_are_counted_by_their_leaders(pods: list[PodView], expected: Depl
 
 def test_a_pod_tells_its_revision() -> None:
     leader, _ = templates()
-    live = {"metadata": {"name": "chat-0", **leader["metadata"]}, "status": {}}
+    live = {"metadata": {"name": "chat-0", **leader["metadata"]}, "spec": {}, "status": {}}
     assert pod_view(live).revision == revision_of(made())
 
 

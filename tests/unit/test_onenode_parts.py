@@ -13,7 +13,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from tests.cluster.onenode import binaries, certificates, containers, layout, machine
+from tests.cluster.onenode import binaries, certificates, containers, dns, layout, machine
 from tests.cluster.onenode.errors import CannotRunHereError, OneNodeError
 from tests.cluster.onenode.progress import Step, Ticker, run_steps
 
@@ -116,3 +116,15 @@ def test_an_unknown_command_is_an_error() -> None:
     )
     assert done.returncode == 2
     assert "invalid choice: 'upp'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("resolv_conf", "forwards"),
+    [
+        pytest.param("search example\nnameserver 192.0.2.53\n", True, id="a server"),
+        pytest.param("# nameserver 192.0.2.53\n", False, id="none"),
+        pytest.param("", False, id="no file"),
+    ],
+)
+def test_names_of_elsewhere_are_asked_where_the_machine_asks_anybody(resolv_conf: str, forwards: bool) -> None:
+    assert ("forward . /etc/resolv.conf" in dns.configuration(resolv_conf)) == forwards

@@ -75,6 +75,7 @@ KUBERNETES = Module("kubernetes", KUBERNETES_VERSION, _kubernetes_link_flags())
 ETCD = Module("etcd", "3.6.16")
 CONTAINERD = Module("containerd", "2.4.2", tags="no_btrfs")
 HELM = Module("helm", "3.22.0", f"{STRIP} -X helm.sh/helm/v3/internal/version.version=v3.22.0")
+COREDNS = Module("coredns", "1.15.0")
 PAUSE = Module("pause", "1")
 
 _CONTAINERD_PACKAGES = "github.com/containerd/containerd/v2/cmd"
@@ -91,6 +92,7 @@ PROGRAMS = {
         Program("kube-scheduler", KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler", "15 s"),
         Program("kubelet", KUBERNETES, "k8s.io/kubernetes/cmd/kubelet", "30 s"),
         Program("kube-proxy", KUBERNETES, "k8s.io/kubernetes/cmd/kube-proxy", "15 s"),
+        Program("coredns", COREDNS, ".", "1 min"),
         Program("pause", PAUSE, ".", "5 s"),
         Program("helm", HELM, "helm.sh/helm/v3/cmd/helm", "90 s"),
     )

@@ -32,6 +32,7 @@ CLIENTS = (
     Identity("controller-manager", "system:kube-controller-manager"),
     Identity("scheduler", "system:kube-scheduler"),
     Identity("proxy", "system:kube-proxy"),
+    Identity("dns", "octavo-dns"),
     Identity("kubelet", f"system:node:{layout.NODE_NAME}", "system:nodes", (layout.NODE_NAME, layout.NODE_IP)),
     Identity("kubelet-client", "octavo-api-server", "system:masters"),
 )

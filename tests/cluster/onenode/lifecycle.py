@@ -14,6 +14,7 @@ from tests.cluster.onenode import (
     certificates,
     containers,
     control_plane,
+    dns,
     layout,
     machine,
     network,
@@ -26,7 +27,7 @@ from tests.cluster.onenode.processes import Processes
 from tests.cluster.onenode.progress import Step, run_steps
 
 PROCESSES = Processes(layout.RECORDS, layout.LOGS)
-NAMES = (*node.NAMES, "containerd", *control_plane.NAMES)
+NAMES = (*node.NAMES, "containerd", *dns.NAMES, *control_plane.NAMES)
 CONTAINER_LOG_LINKS = Path("/var/log/containers")
 
 
@@ -47,6 +48,7 @@ def up() -> bool:
             Step("checking that addresses and ports are free", machine.check_nothing_foreign),
             Step("starting the registry", partial(registry.ensure, PROCESSES)),
             Step("starting the control plane", _start_control_plane),
+            Step("starting the name server", partial(dns.start, PROCESSES)),
             Step("starting containerd", partial(containers.start, PROCESSES)),
             Step("starting the node", partial(node.start, PROCESSES)),
             Step(f"declaring {layout.GPU_COUNT} {layout.GPU_RESOURCE}", node.declare_gpus),
@@ -110,7 +112,7 @@ def _delete_pods() -> None:
 
 def _clear(*, with_registry: bool = False) -> None:
     PROCESSES.end(*node.NAMES)
-    PROCESSES.end("containerd")
+    PROCESSES.end("containerd", *dns.NAMES)
     containers.kill_leftovers()
     # In this order: an API server whose etcd went first spends its whole grace waiting for it.
     for name in control_plane.NAMES:

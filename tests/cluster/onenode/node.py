@@ -63,6 +63,8 @@ def kubelet_configuration() -> dict[str, object]:
             "x509": {"clientCAFile": str(PKI / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
+        "clusterDNS": [layout.DNS_SERVICE_IP],
+        "clusterDomain": layout.CLUSTER_DOMAIN,
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,
