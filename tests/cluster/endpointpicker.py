@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import hosted
-from tests.cluster.kubectl import Kubectl
+from tests.cluster.kubectl import Kubectl, wait_until_served
 from tests.cluster.onenode import addons
 
 MODULE = "sigs.k8s.io/gateway-api-inference-extension"
@@ -44,7 +44,8 @@ def definitions(kubectl: Kubectl) -> Iterator[None]:
         file = addons.source(addons.INFERENCE_EXTENSION, module) / folder / f"{group}_{plural}.yaml"
         kubectl.run("apply", "--server-side", f"--filename={file}")
     try:
-        kubectl.run("wait", "--for=condition=Established", *(f"crd/{name}" for name in CRDS))
+        for name in CRDS:
+            wait_until_served(kubectl, name)
         yield
     finally:
         for name in CRDS:

@@ -102,3 +102,12 @@ def condition(item: Object | None, kind: str) -> Object:
     """The object's condition of that type; empty where there is none."""
     conditions = (item or {}).get("status", {}).get("conditions", [])
     return next((entry for entry in conditions if entry["type"] == kind), {})
+
+
+def wait_until_served(kubectl: Kubectl, definition: str, timeout_s: float = 30.0) -> None:
+    """Until the API server serves what a CRD that was just applied defines."""
+
+    def is_established() -> bool:
+        return bool(condition(kubectl.get("crd", definition), "Established").get("status") == "True")
+
+    wait_for(is_established, timeout_s, f"{definition} to be served")

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.cluster import hosted
-from tests.cluster.kubectl import Kubectl, Object
+from tests.cluster.kubectl import Kubectl, Object, wait_until_served
 from tests.cluster.onenode import addons, certificates, layout
 
 MODULE = "sigs.k8s.io/lws"
@@ -39,7 +39,7 @@ def controller(kubectl: Kubectl, folder: Path) -> Iterator[None]:
     ]
     kubectl.run("apply", "--server-side", f"--filename={source / 'config' / 'crd' / 'bases'}")
     try:
-        kubectl.run("wait", "--for=condition=Established", "crd", CRD)
+        wait_until_served(kubectl, CRD)
         with hosted.running(program, folder / "log", f"http://127.0.0.1:{HEALTH_PORT}/readyz"):
             kubectl.apply(*hooks, server_side=True)
             yield

@@ -68,8 +68,12 @@ def test_a_budget_and_a_policy_come_and_go_with_the_spec(namespace: Kubectl) -> 
         policy = wait_for(lambda: namespace.get("networkpolicy", "pair-network"), 20, "the policy")
         assert budget["spec"]["maxUnavailable"] == 1
         assert policy["spec"]["podSelector"]["matchLabels"] == {"serving.octavo.dev/service": "pair"}
-        pods = wait_for(lambda: namespace.list("pods", "serving.octavo.dev/service=pair"), 20, "pods")
-        assert pods[0]["spec"]["topologySpreadConstraints"][0]["whenUnsatisfiable"] == "DoNotSchedule"
+        workload = wait_for(
+            lambda: namespace.get("deployment", "pair"), 120, "the Deployment, once the model is inspected"
+        )
+        assert (
+            workload["spec"]["template"]["spec"]["topologySpreadConstraints"][0]["whenUnsatisfiable"] == "DoNotSchedule"
+        )
         namespace.patch(KIND, "pair", {"spec": {"replicas": 1, "network": None}})
         wait_for(lambda: namespace.get("poddisruptionbudget", "pair-disruption") is None, 20, "no budget for one pod")
         wait_for(lambda: namespace.get("networkpolicy", "pair-network") is None, 20, "no policy")
