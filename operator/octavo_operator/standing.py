@@ -13,6 +13,9 @@ from octavo_operator.doubts import Refusal
 from octavo_operator.observed import PodView, deployment_view
 from octavo_operator.strategy import Standing
 
+# The Deployment controller's: how many templates it has had.
+_REVISION_ANNOTATION = "deployment.kubernetes.io/revision"
+
 # What the API server and the scheduler say where pods of the service itself may be in the way of a new one.
 _OVER_QUOTA = "exceeded quota"
 _OF_OTHER_PODS = ("Insufficient ", "anti-affinity", "free ports", "topology spread", "ReadWriteOncePod")
@@ -25,10 +28,17 @@ def holds(live: Mapping[str, Any], template: Mapping[str, Any]) -> bool:
 
 
 def is_uniform(live: Mapping[str, Any], pods: Iterable[PodView]) -> bool:
-    """Whether the Deployment itself tells that all its pods are of its current template, so that ReplicaSets need no look."""
+    """Whether the Deployment itself tells that all its pods are of its current template, so that ReplicaSets need no look.
+
+    It does when its counts say so, and while it has had no other template; with Recreate the next one counts only once the pods of
+    the last are gone.
+    """
     hashes = [pod.template_hash for pod in pods if pod.active]
     counts = deployment_view(live)
-    return len(set(hashes)) < 2 and counts.settled and counts.replicas == counts.updated == len(hashes)
+    if not counts.settled or len(set(hashes)) > 1:
+        return False
+    first = live["metadata"].get("annotations", {}).get(_REVISION_ANNOTATION) == "1"
+    return (first and applied_strategy(live) != "Recreate") or counts.replicas == counts.updated == len(hashes)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -96,7 +96,7 @@ class Choice:
 def choose(standing: Standing, room: Room | None, unknown: str, device: str, exclusive: str = "") -> Choice:
     """`unknown` says why there is no `room`; `exclusive` what keeps old and new pods from running side by side."""
     if not standing.old:
-        return Choice("Surge", "Surge: no pod is left to replace")
+        return Choice("Surge", "Surge: nothing is being replaced")
     if standing.missing == 0:
         return Choice("Surge", "Surge: every new pod has its place, and an old one stops as each of them is ready")
     if exclusive:

@@ -41,6 +41,11 @@ def pod(template_hash: str, place: Tenant | None = HERE, **view: Any) -> PodView
     )
 
 
+def first(live: dict[str, Any]) -> dict[str, Any]:
+    """The Deployment as long as it has had one template."""
+    return {**live, "metadata": {**live["metadata"], "annotations": {"deployment.kubernetes.io/revision": "1"}}}
+
+
 def test_the_current_replica_set_is_the_one_of_the_deployments_template() -> None:
     """Also where that template comes back: the newest set is another one then."""
     sets = [replica_set("--a", "aaa", 2), replica_set("--b", "bbb", 1), replica_set("--b", "ccc", 9, owner="another")]
@@ -63,6 +68,11 @@ def test_pods_stand_by_template_and_place() -> None:
     )
 
 
+def test_pods_of_groups_stand_by_their_marks() -> None:
+    pods = [pod("", revision="b"), pod("", None, revision="b"), pod("", revision="a")]
+    assert standing.marked(3, pods, "b") == Standing(wanted=3, old=(HERE,), new=(HERE, None))
+
+
 def test_pods_that_cannot_even_be_made_wait_for_a_place() -> None:
     assert standing.mixed(2, [pod("old")], standing.Current("new", 2)).new == (None, None)
 
@@ -81,6 +91,14 @@ def test_pods_that_cannot_even_be_made_wait_for_a_place() -> None:
             deployment("--a", updated=2, replicas=2), [pod("a"), pod("b")], False, id="counts are of an earlier time"
         ),
         pytest.param(deployment("--a"), [], True, id="no pods"),
+        pytest.param(first(deployment("--a")), [pod("a")], True, id="the first template, not counted yet"),
+        pytest.param(first(deployment("--a")), [pod("a"), pod("b")], False, id="the first no more"),
+        pytest.param(
+            first(deployment("--b", strategy={"type": "Recreate"})),
+            [pod("a")],
+            False,
+            id="the second, about to recreate",
+        ),
     ],
 )
 def test_most_services_need_no_look_at_replica_sets(live: dict[str, Any], pods: list[PodView], uniform: bool) -> None:

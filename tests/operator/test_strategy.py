@@ -74,7 +74,7 @@ def room(free: int, gpus: int = 1) -> Room:
             id="an old one without a place goes for nothing",
         ),
         pytest.param(
-            Standing(2, new=(ONE, UNPLACED)), room(0), "Surge", 1, "no pod is left to replace", id="no old ones"
+            Standing(2, new=(ONE, UNPLACED)), room(0), "Surge", 1, "nothing is being replaced", id="no old ones"
         ),
         pytest.param(Standing(0, old=(ONE,)), room(0), "Surge", 1, "", id="nothing is wanted"),
         pytest.param(
