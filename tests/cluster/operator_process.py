@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster.access import Access
 from tests.cluster.kubectl import wait_for
 
-STOP_S = 30.0
+STOP_S = 60.0
 # Past any proxy of this machine.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -104,7 +104,7 @@ def operator(access: Access, log: Path, *arguments: str, kubeconfig: Path | None
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     started = Operator(process, health_port, metrics_port, log)
     try:
-        wait_for(lambda: started.status("/healthz") == 200 or process.poll() is not None, 30, "the operator to answer")
+        wait_for(lambda: started.status("/healthz") == 200 or process.poll() is not None, 180, "the operator to answer")
         assert process.poll() is None, f"the operator ended with {process.returncode}: {log.read_text()[-2000:]}"
         yield started
     finally:
