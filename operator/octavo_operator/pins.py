@@ -11,7 +11,8 @@ from typing import Any
 from octavo_operator import names
 from octavo_operator.conditions import Condition
 
-RENDERERS = ("v1",)  # oldest first; `desired.pod` has the function of each
+# Oldest first. v2: a pod has a memory request and limit also where the spec says none (`fitting.judgement`).
+RENDERERS = ("v1", "v2")
 
 
 @dataclasses.dataclass(frozen=True)

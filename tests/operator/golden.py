@@ -26,7 +26,7 @@ WHOLE: dict[str, Any] = {
         "name": "chat",
         "namespace": "demo",
         "labels": CHILD_LABELS,
-        "annotations": {"serving.octavo.dev/renderer": "v1", "serving.octavo.dev/default-image": IMAGE},
+        "annotations": {"serving.octavo.dev/renderer": "v2", "serving.octavo.dev/default-image": IMAGE},
         "ownerReferences": [OWNER],
     },
     "spec": {

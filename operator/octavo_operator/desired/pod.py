@@ -8,7 +8,8 @@ from typing import Any
 from octavo_operator.desired import pod_template, pod_v1
 from octavo_operator.service import Service
 
-RENDERERS: Mapping[str, Callable[[Service], dict[str, Any]]] = {"v1": pod_v1.template}
+# What v2 adds is in the service that it gets.
+RENDERERS: Mapping[str, Callable[[Service], dict[str, Any]]] = {"v1": pod_v1.template, "v2": pod_v1.template}
 
 
 def template(service: Service) -> dict[str, Any]:
