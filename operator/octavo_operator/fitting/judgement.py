@@ -19,11 +19,14 @@ from octavo_operator.fitting.findings import LOOK_AGAIN_S, Question, scope_of
 from octavo_operator.fitting.gpu_memory import GpuMemory
 from octavo_operator.fitting.inspections import Insight, record
 from octavo_operator.fitting.verdict import CONDITION, INSPECTING, Verdict
-from octavo_operator.fitting.workload import makes, runtime_container
+from octavo_operator.fitting.workload import limit_of, makes, pod_spec, runtime_container
 from octavo_operator.observed import Observed
 from octavo_operator.plan import Plan
+from octavo_operator.quantity import canonical
 from octavo_operator.service import Service
 from octavo_operator.status import Problem, Progress
+from octavo_sizing.errors import SizingError
+from octavo_sizing.limit import cpu_limit_bytes
 
 PATIENCE_S = 120.0
 
@@ -43,9 +46,11 @@ class Evidence:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """`service`: with the model's revision, where that is known now and was not yet served without. `verdict` None: nobody asked.
-    `changes`: whether it makes pods that there are none of yet. `job` finds out what is not known. `left_s`: how long pods wait for
-    it at most."""
+    """`service`: with the model's revision and its pods' memory, where those are known now and it is not served without already.
+
+    `verdict` None: nobody asked. `changes`: whether it makes pods that there are none of yet. `job` finds out what is not known.
+    `left_s`: how long pods wait for it at most.
+    """
 
     service: Service
     verdict: Verdict | None = None
@@ -112,8 +117,8 @@ def question(service: Service) -> Question:
 
 def judge(service: Service, asked: Question, evidence: Evidence) -> Judgement:
     found = evidence.found
-    if not makes(evidence.workload, pod.template(service)):  # else it is served without a revision already
-        service = pinned(service, found)
+    if not makes(evidence.workload, pod.template(service)):  # else it is served as it is already
+        service = limited(pinned(service, found), found, evidence.workload)
     template = pod.template(service)
     says = verdict.judge(service, template["spec"], found, evidence.gpu_memory, job_name(service.key, found.key))
     changes = not makes(evidence.workload, template)
@@ -138,6 +143,27 @@ def pinned(service: Service, found: Insight) -> Service:
         return service
     source = dataclasses.replace(service.model.source, hub=f"{hub.partition('@')[0]}@{found.inspection.revision}")
     return dataclasses.replace(service, model=dataclasses.replace(service.model, source=source))
+
+
+def limited(service: Service, found: Insight, live: Mapping[str, Any] | None) -> Service:
+    """`service` on CPUs, where nobody says how much memory its pods get, with what they need; those of `live` keep theirs."""
+    spec = pod.template(service)["spec"]
+    if service.pin.renderer == "v1":
+        return service  # pods of the first generation had no limit then
+    if service.device != "cpu" or found.inspection is None or limit_of(spec) is not None:
+        return service
+    before = None if live is None else limit_of(pod_spec(live))
+    if before is not None and makes(live, pod.template(kept := _with_memory(service, before))):
+        return kept
+    try:
+        size_bytes = cpu_limit_bytes(found.inspection.model, verdict.setup_of(service, spec))
+    except SizingError:
+        return service  # the verdict says it
+    return _with_memory(service, canonical(f"{size_bytes >> 20}Mi"))
+
+
+def _with_memory(service: Service, memory: str) -> Service:
+    return dataclasses.replace(service, resources=dataclasses.replace(service.resources, memory=memory))
 
 
 def waited_s(status: Mapping[str, Any], now: datetime.datetime) -> float:

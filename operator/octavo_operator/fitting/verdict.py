@@ -12,7 +12,7 @@ from octavo_operator.conditions import Condition
 from octavo_operator.fitting import gpu_memory
 from octavo_operator.fitting.gpu_memory import GpuMemory
 from octavo_operator.fitting.inspections import Insight
-from octavo_operator.fitting.workload import runtime_container
+from octavo_operator.fitting.workload import limit_of, runtime_container
 from octavo_operator.service import Service
 from octavo_sizing.amounts import bytes_text, parse_bytes
 from octavo_sizing.errors import DegreeError, SizingError
@@ -68,7 +68,7 @@ def judge(service: Service, pod: Mapping[str, Any], found: Insight, gpu: GpuMemo
 def setup_of(service: Service, pod: Mapping[str, Any]) -> Setup:
     """Raises SizingError for values of the command line or the limit that cannot be read."""
     container = runtime_container(pod)
-    limit = container.get("resources", {}).get("limits", {}).get("memory") if service.device == "cpu" else None
+    limit = limit_of(pod) if service.device == "cpu" else None
     begin = Setup(
         device=service.device,
         memory_bytes=None if limit is None else parse_bytes(limit),

@@ -13,6 +13,20 @@ def runtime_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
+def limit_of(pod: Mapping[str, Any]) -> str | None:
+    """The memory limit of the runtime's container."""
+    limits: Mapping[str, str] = runtime_container(pod).get("resources", {}).get("limits", {})
+    return limits.get("memory")
+
+
+def pod_spec(workload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of the pods that compute; those of a group of several nodes are alike in what they ask for."""
+    spec = workload["spec"]
+    template = spec["template"] if "template" in spec else spec["leaderWorkerTemplate"]["leaderTemplate"]
+    found: Mapping[str, Any] = template["spec"]
+    return found
+
+
 def makes(live: Mapping[str, Any] | None, template: Mapping[str, Any]) -> bool:
     """Whether the live workload makes pods of that template; what is not there makes none."""
     if live is None:

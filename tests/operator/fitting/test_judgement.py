@@ -14,6 +14,7 @@ from octavo_operator.fitting.findings import LOOK_AGAIN_S
 from octavo_operator.fitting.inspections import Insight
 from octavo_operator.fitting.judgement import PATIENCE_S, Evidence, Judgement, kept, waited_s
 from octavo_operator.fitting.verdict import Verdict
+from octavo_operator.fitting.workload import limit_of
 from octavo_operator.kinds import Kind
 from octavo_operator.observed import DeploymentView, Observed, PodView
 from octavo_operator.plan import plan
@@ -42,12 +43,11 @@ def judge(service: Service, evidence: Evidence) -> Judgement:
 def live(service: Service) -> dict[str, Any]:
     """The workload that makes the service's pods, as far as it matters."""
     if service.workload_kind == kinds.DEPLOYMENT:
-        applied = [{"manager": "octavo-operator", "operation": "Apply", "fieldsV1": {}}]
-        return {
-            "kind": "Deployment",
-            "metadata": {"managedFields": applied},
-            "spec": {"template": pod.template(service)},
-        }
+        template = pod.template(service)
+        limit: dict[str, Any] = {"f:resources": {"f:limits": {"f:memory": {}}}} if limit_of(template["spec"]) else {}
+        owned = {"f:spec": {"f:template": {"f:spec": {"f:containers": {'k:{"name":"runtime"}': limit}}}}}
+        applied = [{"manager": "octavo-operator", "operation": "Apply", "fieldsV1": owned}]
+        return {"kind": "Deployment", "metadata": {"managedFields": applied}, "spec": {"template": template}}
     return {
         "kind": "LeaderWorkerSet",
         "metadata": {},
@@ -102,7 +102,7 @@ def test_pods_that_fit_are_made_and_the_job_is_no_longer_wanted() -> None:
     assert outcome(judged, service) == (False, False)
     assert judged.obstacle(plan(service, None)) is None
     assert judged.fields["inspection"] == {"key": key_of(service), **SMALL.to_fields()}
-    assert judged.fields["sizing"]["blocks"] == 2911
+    assert judged.fields["sizing"]["blocks"] == 769  # of 1,728 MiB
 
 
 def test_a_failed_inspection_holds_nobody_and_its_job_stays() -> None:
@@ -176,6 +176,37 @@ def test_pods_that_run_without_a_revision_are_not_restarted_for_one() -> None:
     service = parsed(**HUB)
     judged = judge(service, known(service, inspected(revision=COMMIT), workload=live(service), ready=1))
     assert (judged.service, judged.changes) == (service, False)
+
+
+def memory_of(judged: Judgement) -> str | None:
+    return limit_of(pod.template(judged.service)["spec"])
+
+
+def test_cpu_pods_that_nobody_gave_memory_get_what_they_need() -> None:
+    service = parsed()
+    judged = judge(service, known(service))
+    assert memory_of(judged) == "1728Mi"
+    assert said(judged).reason == "Fits"
+    assert "limit 1.69 GiB" in said(judged).message
+    assert memory_of(judge(service, unknown(service))) is None, "not before it is known"
+    assert memory_of(judge(parsed(resources={"memory": "2Gi"}), known(service))) == "2Gi"
+
+
+def test_pods_keep_the_memory_that_they_have() -> None:
+    """Another version of the arithmetic, or none when they were made, is no reason to restart them."""
+    service = parsed()
+    bare = judge(service, known(service, workload=live(service), ready=1))
+    assert (memory_of(bare), bare.changes) == (None, False)
+    earlier = parsed(resources={"memory": "1600Mi"})
+    kept_as_is = judge(service, known(service, workload=live(earlier), ready=1))
+    assert (memory_of(kept_as_is), kept_as_is.changes) == ("1600Mi", False)
+    changed = judge(service, known(service, workload=live(parsed(runtime={"maxNumSeqs": 4}))))
+    assert (memory_of(changed), changed.changes) == ("1728Mi", True)
+
+
+def test_gpu_pods_get_no_limit_that_nobody_measured() -> None:
+    service = parsed(device="gpu")
+    assert memory_of(judge(service, known(service))) is None
 
 
 def test_what_is_inspected_is_a_matter_of_source_and_image_alone() -> None:
