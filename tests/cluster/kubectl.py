@@ -100,7 +100,8 @@ def wait_for(check: Callable[[], T | None], timeout_s: float, what: str, *, inte
 
 def condition(item: Object | None, kind: str) -> Object:
     """The object's condition of that type; empty where there is none."""
-    conditions = (item or {}).get("status", {}).get("conditions", [])
+    # A CRD that was just applied may have null here.
+    conditions = (item or {}).get("status", {}).get("conditions") or []
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
