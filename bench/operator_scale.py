@@ -5,7 +5,7 @@
 
 It needs the one-node cluster (`make cluster`) to itself: nodes and pods are played by kwok, controllers and scheduler run with
 higher limits than their own (20 requests a second would be all that is measured). Each number of services has a fresh operator of
-the working tree. `converged`: from the first service's creation to the operator's last write. Requests are all but watches. With
+the working tree. `converged`: from the first service's creation until all were seen to be Ready. Requests are all but watches. With
 another busy process every figure rises; on few cores the API server and the controllers take most of the time.
 """
 
