@@ -2,7 +2,8 @@
 
 import re
 
-_UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+from octavo_sizing import amounts
+from octavo_sizing.errors import SizingError
 
 
 class ConfigError(ValueError):
@@ -11,12 +12,10 @@ class ConfigError(ValueError):
 
 def parse_bytes(text: str) -> int:
     """`512Mi`, `2Gi`, `2GiB`, `1000000` as bytes (Kubernetes' suffixes; a trailing B is allowed)."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]i|[kMGT])?B?", text.strip())
-    if not match:
-        raise ConfigError(
-            f"'{text}' is not an amount of memory: write bytes or a number with Ki, Mi, Gi or Ti, such as 2Gi"
-        )
-    return int(float(match[1]) * _UNITS[match[2] or ""])
+    try:
+        return amounts.parse_bytes(text)
+    except SizingError as error:
+        raise ConfigError(str(error)) from error
 
 
 def parse_positive(text: str) -> int:
