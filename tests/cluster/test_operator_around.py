@@ -89,6 +89,11 @@ def test_a_budget_and_a_policy_come_and_go_with_the_spec(namespace: Kubectl) -> 
         pytest.param(
             {"routing": {"inferencePool": {"enabled": True}}}, "add endpointPickerRef", id="pool without a picker"
         ),
+        pytest.param(
+            {**GROUP, "runtime": {"kvCache": {"tiers": {"cpu": {"memory": "1Gi"}}}}},
+            "only for one node",
+            id="tiers of a group",
+        ),
         pytest.param({"routing": {"httpRoute": {"parentRefs": []}}}, "at least 1 items", id="route without a gateway"),
         pytest.param(
             {"network": {"apiFrom": [{"cidr": "10.0.0.0"}]}}, "such as 10.0.0.0/8", id="address without prefix"
