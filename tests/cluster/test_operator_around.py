@@ -204,6 +204,28 @@ def test_three_pods_of_one_rank_each_answer_as_one(apis: Kubectl) -> None:
     assert answer.text.split()[:4] == alone.text.split()[:4], "the ranks say what one process says"
 
 
+def test_a_worker_that_is_deleted_takes_its_group_along_once_what_runs_has_finished(apis: Kubectl) -> None:
+    before = uids_of(apis, "trio")
+    pieces: list[str] = []
+
+    def show(text: str) -> None:
+        pieces.append(text)
+        if len(pieces) == 2:
+            apis.delete("pod", "trio-0-2", wait=False)
+
+    with port_forward(apis, "pod/trio-0", 8000) as url:
+        answer = ask(url, "trio", "Tell me a long story about paper.", show, limit_tokens=40)
+    assert answer.tokens == 40, "the leader drains, and the worker's rank stays until it has"
+    wait_for(lambda: len(new := uids_of(apis, "trio")) == 3 and not new & before, 90, "three other pods")
+    wait_for_condition(apis, "trio", "Ready", "True", timeout_s=READY_S)
+
+
+def uids_of(kubectl: Kubectl, name: str) -> set[str]:
+    """Of the pods that are not ending."""
+    pods = kubectl.list("pods", f"serving.octavo.dev/service={name}")
+    return {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+
+
 def test_a_suspended_group_stops_all_its_pods(apis: Kubectl) -> None:
     apis.patch(KIND, "trio", {"spec": {"suspend": True}})
     wait_for_condition(apis, "trio", "Ready", "True", says="Suspended", timeout_s=90)
