@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from octavo_operator import names
 from octavo_operator.conditions import Condition
 from octavo_operator.service import Service
 from octavo_operator.spec.autoscaling import Autoscaling
@@ -23,11 +24,11 @@ LOOK_AGAIN_S = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Links:
-    """The way from the pods to the autoscaler. `exported` holds what each pod that takes requests exports, by the pod's name;
-    `metrics_api` the resources that the provider's metrics API lists, None where it is not served.
+    """The way from the pods to the autoscaler. `exported` holds what each pod that takes requests exports, by the pod's name, None
+    where it does not answer; `metrics_api` the resources that the provider's metrics API lists, None where it is not served.
     """
 
-    exported: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    exported: Mapping[str, frozenset[str] | None] = dataclasses.field(default_factory=dict)
     metrics_api: frozenset[str] | None = None
 
 
@@ -117,7 +118,10 @@ def _broken_link(
     if not links.exported:
         text = "no pod takes requests yet, and only one that does exports what is scaled by"
         return Condition.of(TYPE, None, "NoReadyPod", text)
-    if missing := _not_exported(series, links.exported):
+    answers = {pod: found for pod, found in links.exported.items() if found is not None}
+    if not answers:
+        return Condition.of(TYPE, None, "PodsSilent", _silent(min(links.exported)))
+    if missing := _not_exported(series, answers):
         return Condition.of(TYPE, False, "SeriesNotExported", missing)
     if links.metrics_api is None:
         return Condition.of(TYPE, False, "MetricsApiNotServed", _no_api(autoscaling))
@@ -128,9 +132,16 @@ def _broken_link(
     return Condition.of(TYPE, False, "NoValue", _no_value(service, series, autoscaler))
 
 
+def _silent(pod: str) -> str:
+    return (
+        f"the pod {pod} does not answer the operator on port {names.HEALTH_PORT} (/metrics), as it may not answer Prometheus: "
+        f"does a NetworkPolicy keep them out?"
+    )
+
+
 def _not_exported(series: Sequence[str], exported: Mapping[str, frozenset[str]]) -> str:
-    for pod, names in sorted(exported.items()):
-        if missing := [name for name in series if name not in names]:
+    for pod, found in sorted(exported.items()):
+        if missing := [name for name in series if name not in found]:
             return (
                 f"the pod {pod} does not export {', '.join(missing)}: its runtime is older than the operator; set "
                 f"spec.runtime.image to a newer one, or scale by another metric"

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 # All pods of a service are of the same runtime but for a moment, and what is wrong with one is wrong with the next.
 MOST_PODS = 4
-TIMEOUT_S = 2.0
+TIMEOUT_S = 5.0
 LIMIT_BYTES = 1024 * 1024
 
 
@@ -69,8 +69,8 @@ class SignalPath:
             return None
 
 
-async def exported(pods: Iterable[PodView], port: int = names.HEALTH_PORT) -> dict[str, frozenset[str]]:
-    """Which of the series that services are scaled by the pods export, by the pod's name; those that do not answer are left out."""
+async def exported(pods: Iterable[PodView], port: int = names.HEALTH_PORT) -> dict[str, frozenset[str] | None]:
+    """Which of the series that services are scaled by the pods export, by the pod's name; None where one does not answer."""
     asked = [pod for pod in pods if pod.ready and pod.serving and pod.ip][:MOST_PODS]
     if not asked:
         return {}
@@ -78,7 +78,7 @@ async def exported(pods: Iterable[PodView], port: int = names.HEALTH_PORT) -> di
     # Pods are asked, not a proxy on their behalf.
     async with aiohttp.ClientSession(timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
         found = await asyncio.gather(*(_series(session, pod, port) for pod in asked))
-    return {pod.name: series for pod, series in zip(asked, found, strict=True) if series is not None}
+    return {pod.name: series for pod, series in zip(asked, found, strict=True)}
 
 
 async def _series(session: aiohttp.ClientSession, pod: PodView, port: int) -> frozenset[str] | None:

@@ -53,6 +53,12 @@ def test_the_autoscalers_word_that_it_has_its_metrics_is_believed() -> None:
     [
         pytest.param(Links(), SILENT, ("Unknown", "NoReadyPod", "no pod takes requests"), id="no pod"),
         pytest.param(
+            Links({"chat-1": None}, LISTED),
+            SILENT,
+            ("Unknown", "PodsSilent", "chat-1 does not answer the operator on port 8001"),
+            id="no answer",
+        ),
+        pytest.param(
             Links({"chat-1": frozenset()}, LISTED),
             SILENT,
             ("False", "SeriesNotExported", f"the pod chat-1 does not export {BLOCKS}"),

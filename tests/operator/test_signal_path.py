@@ -41,8 +41,8 @@ async def pod(text: str, status: int = 200) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-def seen(text: str, status: int = 200, **changes: Any) -> dict[str, frozenset[str]]:
-    async def ask() -> dict[str, frozenset[str]]:
+def seen(text: str, status: int = 200, **changes: Any) -> dict[str, frozenset[str] | None]:
+    async def ask() -> dict[str, frozenset[str] | None]:
         async with pod(text, status) as port:
             view = {"name": "chat-1", "ready": True, "ending": False, "reason": "", "ip": "127.0.0.1", **changes}
             return await exported([PodView(**view)], port)
@@ -57,8 +57,8 @@ def test_only_whole_names_of_series_count(text: str) -> None:
 
 def test_a_pod_that_exports_nothing_of_it_is_told_from_one_that_does_not_answer() -> None:
     assert seen("up 1.0\n") == {"chat-1": frozenset()}
-    assert seen(TEXT, status=503) == {}
-    assert seen(TEXT, ip="127.0.0.2") == {}
+    assert seen(TEXT, status=503) == {"chat-1": None}
+    assert seen(TEXT, ip="127.0.0.2") == {"chat-1": None}
 
 
 @pytest.mark.parametrize(
