@@ -1,5 +1,6 @@
 """Models are inspected by real pods before any other pod is made, and what does not fit makes none."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -92,6 +93,31 @@ def test_memory_of_a_gpu_is_what_the_spec_says(served: Kubectl) -> None:
     assert "no tensor degree makes it fit" in condition(found, "MemoryFits")["message"]
     served.patch(KIND, "tiny", {"spec": {"gpu": {"memory": "24Gi"}, "replicas": 0}})
     wait_for_condition(served, "tiny", "MemoryFits", "True", says="90 % of 24 GiB")
+
+
+@pytest.fixture
+def labelled(cluster: Kubectl, own_cluster: None) -> Iterator[None]:
+    """The node that declares GPUs says that each has 24 GiB."""
+    name = "nvidia.com/gpu.memory"
+    nodes = [
+        node["metadata"]["name"] for node in cluster.list("nodes") if "nvidia.com/gpu" in node["status"]["capacity"]
+    ]
+    cluster.run("label", "nodes", *nodes, "--overwrite", f"{name}=24576")
+    yield
+    cluster.run("label", "nodes", *nodes, f"{name}-")
+
+
+def test_memory_of_a_gpu_is_what_its_node_says(served: Kubectl, labelled: None) -> None:
+    """Nodes are listed at most every half minute, and their labels are no events: something else makes the operator look."""
+    times = itertools.count()
+
+    def told() -> bool:
+        served.run("label", KIND, "told", "--overwrite", f"look=n{next(times)}")
+        return "90 % of 24 GiB" in condition(served.get(KIND, "told"), "MemoryFits").get("message", "")
+
+    with applied(served, service("told", device="gpu", replicas=0, resources={})):
+        wait_for(told, INSPECTED_S, "the node's label to count", interval_s=3.0)
+        wait_for_condition(served, "told", "MemoryFits", "True")
 
 
 def test_heads_that_the_degree_does_not_divide_are_refused(served: Kubectl) -> None:

@@ -28,8 +28,8 @@ def pod_spec(workload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def makes(live: Mapping[str, Any] | None, template: Mapping[str, Any]) -> bool:
-    """Whether the live workload makes pods of that template; what is not there makes none."""
-    if live is None:
+    """Whether there are pods of that template: a workload that is not there, or at zero, has none, and may get any template."""
+    if live is None or not live.get("status", {}).get("replicas"):
         return False
     if live["kind"] == kinds.DEPLOYMENT.kind:
         return standing.holds(live, template)

@@ -47,12 +47,19 @@ def live(service: Service) -> dict[str, Any]:
         limit: dict[str, Any] = {"f:resources": {"f:limits": {"f:memory": {}}}} if limit_of(template["spec"]) else {}
         owned = {"f:spec": {"f:template": {"f:spec": {"f:containers": {'k:{"name":"runtime"}': limit}}}}}
         applied = [{"manager": "octavo-operator", "operation": "Apply", "fieldsV1": owned}]
-        return {"kind": "Deployment", "metadata": {"managedFields": applied}, "spec": {"template": template}}
+        metadata = {"managedFields": applied}
+        return {"kind": "Deployment", "metadata": metadata, "spec": {"template": template}, "status": {"replicas": 1}}
     return {
         "kind": "LeaderWorkerSet",
         "metadata": {},
         "spec": {"leaderWorkerTemplate": leaderworkerset.templates(pod.template(service))},
+        "status": {"replicas": 1},
     }
+
+
+def at_zero(service: Service) -> dict[str, Any]:
+    """The same without pods, as a suspended service has it."""
+    return {**live(service), "status": {}}
 
 
 def said(judged: Judgement) -> Verdict:
@@ -202,6 +209,17 @@ def test_pods_keep_the_memory_that_they_have() -> None:
     assert (memory_of(kept_as_is), kept_as_is.changes) == ("1600Mi", False)
     changed = judge(service, known(service, workload=live(parsed(runtime={"maxNumSeqs": 4}))))
     assert (memory_of(changed), changed.changes) == ("1728Mi", True)
+
+
+def test_a_service_that_is_resumed_is_judged_like_a_new_one() -> None:
+    """Its workload was written at zero, perhaps before anything was known."""
+    service = parsed(**HUB)
+    judged = judge(service, known(service, inspected(revision=COMMIT), workload=at_zero(service)))
+    assert judged.service.model.source.hub == f"hf://org/model@{COMMIT}"
+    assert memory_of(judged) is not None
+    too_small = parsed(**TOO_SMALL)
+    denied = judge(too_small, known(too_small, LARGE, workload=at_zero(too_small)))
+    assert outcome(denied, too_small)[0]
 
 
 def test_gpu_pods_get_no_limit_that_nobody_measured() -> None:
