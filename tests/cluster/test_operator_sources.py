@@ -54,8 +54,10 @@ def folders(namespace: Kubectl, model: Path) -> Iterator[Path]:
     root = layout.VOLUMES / (namespace.namespace or "")
     for name in ("cache", "weights", "node"):
         (root / name).mkdir(parents=True)
-    shutil.copytree(model, root / "weights" / "tiny")
-    (root / "weights" / "tiny").chmod(0o755)
+    tiny_folder = root / "weights" / "tiny"
+    tiny_folder.mkdir()
+    for file in model.iterdir():
+        shutil.copyfile(file, tiny_folder / file.name)  # for everybody to read, as the model's own files are not
     os.chown(root / "node", RUNTIME_USER, RUNTIME_USER)
     # A kubelet gives no group to the files of a hostPath volume, which stands for a network's here.
     os.chown(root / "cache", RUNTIME_USER, RUNTIME_USER)
