@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from tests.chart.render import CHART
-from tests.chart.test_chart import Object, operator_pod, rendered
+from tests.chart.rendering import Object, operator_pod, rendered
 from tests.contract.series import of_the_operator, series
 
 ON: dict[str, Any] = {"enabled": True}

@@ -69,7 +69,8 @@ def keda(kubectl: Kubectl, watched: str, folder: Path) -> Iterator[None]:
     _write_certificates(secrets)
     environ = ["env", f"WATCH_NAMESPACE={watched}", f"POD_NAMESPACE={NAMESPACE}"]
     operator: list[str | Path] = [
-        *(*environ, addons.ensure("keda-operator")),
+        *environ,
+        addons.ensure("keda-operator"),
         f"--kubeconfig={kubectl.access.kubeconfig}",
         f"--cert-dir={secrets}",
         "--metrics-bind-address=0",
@@ -77,7 +78,8 @@ def keda(kubectl: Kubectl, watched: str, folder: Path) -> Iterator[None]:
         f"--metrics-service-bind-address=127.0.0.1:{KEDA_GRPC_PORT}",
     ]
     adapter: list[str | Path] = [
-        *(*environ, addons.ensure("keda-adapter")),
+        *environ,
+        addons.ensure("keda-adapter"),
         f"--kubeconfig={kubectl.access.kubeconfig}",
         f"--metrics-service-address=127.0.0.1:{KEDA_GRPC_PORT}",
         f"--port={KEDA_ADAPTER_METRICS_PORT}",

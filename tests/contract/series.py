@@ -1,7 +1,7 @@
 """Which series the runtime and the operator export, and which a PromQL expression reads."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from prometheus_client import Metric
@@ -20,7 +20,7 @@ def exported() -> set[str]:
     stats = Stats(1, 1, 100, 25, 10, 300, 2, 40, 38, 2, 1.5, 1, tiers=[TierStats("memory", 1, 1)])
     info = EngineInfo("m", "bfloat16", "cpu", 512, 16, 100, 8, 64, 1 << 20, "reference", 256, True, True, False, 0.0)
     metrics = Metrics("m", SnapshotCollector("m", lambda: Snapshot("ready", stats, info, 0.1)))
-    families: Iterator[Metric] = text_string_to_metric_families(metrics.exposition().decode())
+    families: Iterable[Metric] = text_string_to_metric_families(metrics.exposition().decode())
     return {sample.name for family in families for sample in family.samples}
 
 

@@ -18,7 +18,7 @@ INSTALLATION = Installation(prometheus_url="http://prometheus:9090")
 
 
 def workload(number: int, *, ours: bool) -> dict[str, Any]:
-    spec = {"f:replicas": {}, "f:template": {}} if ours else {"f:template": {}}
+    spec: dict[str, Any] = {"f:replicas": {}, "f:template": {}} if ours else {"f:template": {}}
     entry = {"manager": "octavo-operator", "operation": "Apply", "fieldsV1": {"f:spec": spec}}
     return {"metadata": {"managedFields": [entry]}, "spec": {"replicas": number}}
 
