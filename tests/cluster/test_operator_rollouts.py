@@ -42,12 +42,22 @@ def gpu_service(name: str, replicas: int, tensor: int, **spec: Any) -> Object:
     )
 
 
-def tenant(name: str, gpus: int) -> Object:
-    """A pod of someone else's that holds GPUs."""
+@contextmanager
+def neighbour(kubectl: Kubectl, gpus: int) -> Iterator[None]:
+    """A pod of someone else's that holds GPUs while the block runs."""
+    kubectl.apply(tenant(gpus))
+    try:
+        wait_for(lambda: "nodeName" in (kubectl.get("pod", "neighbour") or {})["spec"], 60, "the neighbour's place")
+        yield
+    finally:
+        kubectl.delete("pod", "neighbour")
+
+
+def tenant(gpus: int) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name},
+        "metadata": {"name": "neighbour"},
         "spec": {
             "nodeSelector": SELECTOR,
             "tolerations": [TOLERATION],
@@ -76,15 +86,17 @@ class Course:
 
 @contextmanager
 def watched(kubectl: Kubectl, name: str) -> Iterator[Course]:
-    """The course of the Deployment while the block runs, to be read after it."""
+    """The course of the Deployment while the block runs, from what it is before on, to be read after it."""
     words = kubectl.words("get", "deployment", name, "--watch", "--output=json")
     course = Course()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=child_environ()) as process:
+        assert process.stdout is not None
         try:
+            text = process.stdout.readline()
             yield course
         finally:
             process.terminate()
-            text, _ = process.communicate()
+            text += process.stdout.read()
     decoder, at = json.JSONDecoder(), 0
     while (at := text.find("{", at)) >= 0:
         try:
@@ -127,15 +139,13 @@ def test_surges_where_a_gpu_is_spare_and_misses_no_pod(namespace: Kubectl) -> No
 
 
 def test_goes_one_by_one_where_none_is_and_misses_one_pod(namespace: Kubectl) -> None:
-    with applied(namespace, gpu_service("full", replicas=3, tensor=2), tenant("neighbour", 2)):
+    with applied(namespace, gpu_service("full", replicas=3, tensor=2)), neighbour(namespace, 2):
         wait_for_condition(namespace, "full", "Ready", "True", timeout_s=120)
-        wait_for(lambda: "nodeName" in (namespace.get("pod", "neighbour") or {})["spec"], 30, "the neighbour's place")
         course = change(namespace, "full", runtime={"maxNumSeqs": 8})
         assert (course.strategies[:2], course.fewest_ready) == (["Surge", "OneByOne 1"], 2)
         live = namespace.get("deployment", "full")
         assert live is not None
         assert strategy(live) == "Surge", "as always at rest"
-    namespace.delete("pod", "neighbour")
 
 
 def test_recreates_where_the_first_bigger_pod_needs_what_all_hold(namespace: Kubectl) -> None:
