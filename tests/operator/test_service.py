@@ -127,5 +127,5 @@ def test_several_pods_of_a_claim_that_one_node_mounts_are_refused() -> None:
 def test_a_cache_that_several_pods_write_to_must_be_shared_for_writing() -> None:
     cached = {"source": "hf://org/repo", "cache": {"persistentVolumeClaim": {"claimName": "weights"}}}
     checked(2, claim("ReadWriteMany"), **cached)
-    with pytest.raises(SpecError, match="use a claim that is ReadWriteMany$"):
+    with pytest.raises(SpecError, match=r"use a claim that is ReadWriteMany$"):
         checked(2, claim("ReadOnlyMany"), **cached)

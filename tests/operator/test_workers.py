@@ -2,12 +2,14 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 
 from kubernetes.aio.client import ApiClient, Configuration
 
 from octavo_operator import kube, metrics, queue, reconcile, service, workers
 from octavo_operator.installation import Installation
+from octavo_operator.state import readings
 
 
 def closed_port() -> int:
@@ -17,7 +19,9 @@ def closed_port() -> int:
         return port
 
 
-NOTHING_WATCHED = reconcile.Watched(pods_of=lambda _: (), children_of=lambda _: (), served=frozenset)
+NOTHING_WATCHED = reconcile.Watched(
+    pods_of=lambda _: (), children_of=lambda _: (), served=frozenset, inspections_of=lambda _: ()
+)
 
 
 def test_a_service_that_cannot_be_reconciled_comes_back_later_and_others_go_on() -> None:
@@ -34,7 +38,11 @@ def test_a_service_that_cannot_be_reconciled_comes_back_later_and_others_go_on()
         async with ApiClient(Configuration(host=f"http://127.0.0.1:{closed_port()}")) as client:
             api = kube.Kube(client)
             counters = metrics.Metrics(api, keys)
-            crew = workers.Workers(keys, reconcile.Reconciler(api, NOTHING_WATCHED, Installation()), counters)
+            crew = workers.Workers(
+                keys,
+                reconcile.Reconciler(api, NOTHING_WATCHED, Installation(), readings.Readings(time.monotonic)),
+                counters,
+            )
             for name in ("one", "two"):
                 keys.add(service.Key("demo", name))
             work = asyncio.create_task(crew.work())

@@ -27,7 +27,7 @@ def budget(service: Service) -> dict[str, Any] | None:
 
 
 def _pods(service: Service) -> int:
-    """The budget in pods. A pod that goes takes its whole group with it, so it is the last group's first pod that must still be let."""
+    """The budget in pods. A pod that goes takes its whole group with it, so of the last group only the first must still be let."""
     return (service.disruption.max_unavailable - 1) * service.parallelism.nodes + 1
 
 
