@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.cluster import hosted, prometheus
 from tests.cluster.installation import CHART, RELEASE, helm
 from tests.cluster.kubectl import Kubectl, Object, condition, wait_for
-from tests.cluster.onenode import addons, certificates, layout
+from tests.cluster.onenode import addons, binaries, certificates, layout
 
 ADAPTER_PORT = 22271
 KEDA_GRPC_PORT = 22272
@@ -104,6 +104,8 @@ def chart_rules(kubectl: Kubectl) -> str:
     text = helm(
         kubectl.access,
         *("template", RELEASE, str(CHART), "--show-only=templates/prometheus-adapter-rules.yaml", "--values=-"),
+        # Without asking a cluster, helm takes the version that it was built with for the cluster's.
+        f"--kube-version={binaries.KUBERNETES_VERSION}",
         values={
             "operator": {"image": "registry.example/octavo-operator:1"},
             "autoscaling": {"prometheusAdapterRules": {"enabled": True}},
