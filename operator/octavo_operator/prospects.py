@@ -71,7 +71,7 @@ def _stuck_message(service: Service, plan: Plan, outlook: Outlook) -> str:
     stand, room = outlook.standing, outlook.room
     if plan.held:
         return plan.reason
-    if room is None or stand.words:
+    if room is None or (stand.words and room.slots()):
         told = f"the scheduler says: {stand.words}"
     else:
         told = f"{_pods(stand.waiting)} of {room.need()} wait for room: {room.told()}"

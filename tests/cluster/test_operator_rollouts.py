@@ -138,16 +138,6 @@ def test_surges_where_a_gpu_is_spare_and_misses_no_pod(namespace: Kubectl) -> No
         assert (course.strategies, course.fewest_ready) == (["Surge"], 3)
 
 
-def test_goes_one_by_one_where_none_is_and_misses_one_pod(namespace: Kubectl) -> None:
-    with applied(namespace, gpu_service("full", replicas=3, tensor=2)), neighbour(namespace, 2):
-        wait_for_condition(namespace, "full", "Ready", "True", timeout_s=120)
-        course = change(namespace, "full", runtime={"maxNumSeqs": 8})
-        assert (course.strategies[:2], course.fewest_ready) == (["Surge", "OneByOne 1"], 2)
-        live = namespace.get("deployment", "full")
-        assert live is not None
-        assert strategy(live) == "Surge", "as always at rest"
-
-
 def test_recreates_where_the_first_bigger_pod_needs_what_all_hold(namespace: Kubectl) -> None:
     pinned = {**SELECTOR, "kubernetes.io/hostname": NODES[0]}
     spec = gpu_service("grow", replicas=2, tensor=2)
@@ -169,6 +159,16 @@ def test_recreates_where_the_first_bigger_pod_needs_what_all_hold(namespace: Kub
         wait_for_condition(namespace, "grow", "Available", "True", timeout_s=60)
         namespace.patch(KIND, "grow", {"spec": {"replicas": 1}})
         wait_for_condition(namespace, "grow", "Ready", "True", timeout_s=60)
+
+
+def test_goes_one_by_one_where_none_is_and_misses_one_pod(namespace: Kubectl) -> None:
+    with applied(namespace, gpu_service("full", replicas=3, tensor=2)), neighbour(namespace, 2):
+        wait_for_condition(namespace, "full", "Ready", "True", timeout_s=120)
+        course = change(namespace, "full", runtime={"maxNumSeqs": 8})
+        assert (course.strategies[:2], course.fewest_ready) == (["Surge", "OneByOne 1"], 2)
+        live = namespace.get("deployment", "full")
+        assert live is not None
+        assert strategy(live) == "Surge", "as always at rest"
 
 
 def test_stops_no_pod_for_a_change_that_fits_nowhere_and_takes_them_up_again_after_a_revert(namespace: Kubectl) -> None:
