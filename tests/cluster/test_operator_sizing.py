@@ -9,6 +9,7 @@ from tests.cluster.kubectl import Kubectl, condition, wait_for
 from tests.operator.live import KIND, Object, applied, service, shared_namespace, wait_for_condition
 
 INSPECTED_S = 90.0
+TOLD_S = 60.0
 READY_S = 240.0
 
 
@@ -69,7 +70,7 @@ def test_a_job_is_gone_once_its_result_is_kept_and_never_comes_again(served: Kub
     """Another number of pods, or another context, is the same model."""
     wait_for(lambda: not jobs(served, "sized"), 30, "the Job to go")
     served.patch(KIND, "sized", {"spec": {"replicas": 0, "runtime": {"maxModelLen": 256}}})
-    wait_for_condition(served, "sized", "MemoryFits", "True", says="contexts of 256 tokens")
+    wait_for_condition(served, "sized", "MemoryFits", "True", says="contexts of 256 tokens", timeout_s=TOLD_S)
     assert not jobs(served, "sized")
 
 
@@ -84,7 +85,7 @@ def test_a_model_that_is_too_large_is_stalled_and_makes_no_pod(served: Kubectl) 
     assert served.get("deployment", "large") is None
     assert not served.list("pods", "serving.octavo.dev/service=large")
     served.patch(KIND, "large", {"spec": {"replicas": 0, "resources": {"memory": "2Gi"}}})
-    wait_for_condition(served, "large", "Ready", "True", says="ScaledToZero")
+    wait_for_condition(served, "large", "Ready", "True", says="ScaledToZero", timeout_s=TOLD_S)
 
 
 def test_memory_of_a_gpu_is_what_the_spec_says(served: Kubectl) -> None:
@@ -92,7 +93,7 @@ def test_memory_of_a_gpu_is_what_the_spec_says(served: Kubectl) -> None:
     found = wait_for_condition(served, "tiny", "MemoryFits", "False", says="DoesNotFit", timeout_s=INSPECTED_S)
     assert "no tensor degree makes it fit" in condition(found, "MemoryFits")["message"]
     served.patch(KIND, "tiny", {"spec": {"gpu": {"memory": "24Gi"}, "replicas": 0}})
-    wait_for_condition(served, "tiny", "MemoryFits", "True", says="90 % of 24 GiB")
+    wait_for_condition(served, "tiny", "MemoryFits", "True", says="90 % of 24 GiB", timeout_s=TOLD_S)
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_memory_of_a_gpu_is_what_its_node_says(served: Kubectl, labelled: None) 
 
     with applied(served, service("told", device="gpu", replicas=0, resources={})):
         wait_for(told, INSPECTED_S, "the node's label to count", interval_s=3.0)
-        wait_for_condition(served, "told", "MemoryFits", "True")
+        wait_for_condition(served, "told", "MemoryFits", "True", timeout_s=TOLD_S)
 
 
 def test_heads_that_the_degree_does_not_divide_are_refused(served: Kubectl) -> None:
@@ -134,4 +135,4 @@ def test_an_inspection_that_fails_says_why_and_holds_nobody(served: Kubectl) -> 
     assert "/models/none.gguf does not exist" in message
     assert f"delete the Job {jobs(served, 'missing')[0]['metadata']['name']}" in message
     wait_for(lambda: served.get("deployment", "missing"), 30, "the pods to be made")
-    wait_for_condition(served, "missing", "Stalled", "False")
+    wait_for_condition(served, "missing", "Stalled", "False", timeout_s=TOLD_S)
