@@ -1,7 +1,8 @@
 """A queue of keys in which each stands at most once.
 
 A key that is added while it is being worked on is worked on once more afterwards, so no change is lost and no two workers have
-the same key. Failures come back after a delay that doubles, and what is done may ask for another look later.
+the same key. Failures come back after a delay that doubles, and what is done may ask for another look later. A key that was worked
+on rests for a moment: a change of one object makes events of several, which are then looked at together.
 """
 
 import asyncio
@@ -19,9 +20,13 @@ LONGEST_DELAY_S = 300.0
 class KeyQueue(Generic[K]):
     """Single-threaded: all calls come from one event loop."""
 
-    def __init__(self, call_later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
+    def __init__(
+        self, call_later: Callable[[float, Callable[[], None]], object] | None = None, rest_s: float = 0.0
+    ) -> None:
         self._waiting: dict[K, None] = {}  # ordered
         self._working: set[K] = set()
+        self._resting: set[K] = set()
+        self._rest_s = rest_s
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
         self._looks: dict[K, object] = {}  # the newest ask for another look; earlier ones are void
@@ -32,7 +37,7 @@ class KeyQueue(Generic[K]):
         return len(self._waiting) + len(self._again)
 
     def add(self, key: K) -> None:
-        if key in self._working:
+        if key in self._working or key in self._resting:
             self._again.add(key)
         else:
             self._waiting[key] = None
@@ -80,6 +85,14 @@ class KeyQueue(Generic[K]):
 
     def _release(self, key: K) -> None:
         self._working.remove(key)
+        if self._rest_s:
+            self._resting.add(key)
+            self._later(self._rest_s, lambda: self._rested(key))
+        else:
+            self._rested(key)
+
+    def _rested(self, key: K) -> None:
+        self._resting.discard(key)
         if key in self._again:
             self._again.remove(key)
             self.add(key)

@@ -72,6 +72,21 @@ def test_warns_of_what_restarts_and_of_nothing_else(warned: tuple[Kubectl, Opera
     assert "ValidatingWebhook" not in process.log.read_text()
 
 
+def test_a_renewed_certificate_is_used(warned: tuple[Kubectl, Operator], cluster: Kubectl) -> None:
+    kubectl, process = warned
+    folder = process.log.parent
+    authority = certificates.write_serving(folder, layout.NODE_IP)
+    wait_for(lambda: "certificate has been renewed" in process.log.read_text(), 20, "the new certificate to be read")
+    port = next(word.partition("=")[2] for word in process_words(process) if word.startswith("--webhook-port="))
+    cluster.apply(configuration(kubectl, f"https://{layout.NODE_IP}:{port}{PATH}", authority))
+    # By the new authority alone: the old one is gone from the configuration.
+    wait_for(
+        lambda: "restarts 2 pods" in patched(kubectl, {"runtime": {"maxNumSeqs": 8}}),
+        20,
+        "a warning by the new certificate",
+    )
+
+
 def test_changes_go_on_without_it(warned: tuple[Kubectl, Operator]) -> None:
     kubectl, process = warned
     process.pause()
@@ -80,19 +95,6 @@ def test_changes_go_on_without_it(warned: tuple[Kubectl, Operator]) -> None:
     finally:
         process.resume()
     wait_for_condition(kubectl, "chat", "Ready", "True", says="Suspended", timeout_s=60)
-
-
-def test_a_renewed_certificate_is_used(warned: tuple[Kubectl, Operator], cluster: Kubectl) -> None:
-    kubectl, process = warned
-    folder = process.log.parent
-    authority = certificates.write_serving(folder, layout.NODE_IP)
-    wait_for(lambda: "certificate has been renewed" in process.log.read_text(), 20, "the new certificate to be read")
-    port = next(word.partition("=")[2] for word in process_words(process) if word.startswith("--webhook-port="))
-    cluster.apply(configuration(kubectl, f"https://{layout.NODE_IP}:{port}{PATH}", authority))
-    bad = {"suspend": False, "runtime": {"kvCache": {"memory": "1.0005Gi"}}}
-    wait_for(
-        lambda: "Warning: this spec cannot be served" in patched(kubectl, bad), 15, "a warning by the new certificate"
-    )
 
 
 def process_words(process: Operator) -> list[str]:

@@ -135,3 +135,37 @@ def test_a_success_forgets_earlier_failures() -> None:
         assert [delay_s for delay_s, _ in timers.calls] == [1, 1]
 
     run(story())
+
+
+def test_a_key_that_was_worked_on_rests_and_comes_once_for_all_that_was_added_meanwhile() -> None:
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[str] = KeyQueue(timers.call_later, rest_s=0.5)
+        queue.add("a")
+        queue.done(await queue.take())
+        queue.add("a")
+        queue.add("a")
+        queue.add("b")
+        assert await queue.take() == "b", "others do not wait for it"
+        assert len(queue) == 1
+        [(delay_s, rested)] = timers.calls
+        assert delay_s == 0.5
+        rested()
+        assert await queue.take() == "a"
+        assert len(queue) == 0
+
+    run(story())
+
+
+def test_a_key_that_rested_without_an_event_does_not_come_back() -> None:
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[str] = KeyQueue(timers.call_later, rest_s=0.5)
+        queue.add("a")
+        queue.done(await queue.take())
+        timers.calls.pop()[1]()
+        assert len(queue) == 0
+        queue.add("a")
+        assert await queue.take() == "a"
+
+    run(story())
