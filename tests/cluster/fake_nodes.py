@@ -64,7 +64,9 @@ def stages() -> list[Path]:
     """How kwok plays nodes and pods: its own definitions, from the module cache."""
     folder = addons.source(addons.KWOK, "sigs.k8s.io/kwok") / "kustomize" / "stage"
     kinds = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
-    return sorted(path for kind in kinds for path in (folder / kind).glob("*.yaml") if path.name != "kustomization.yaml")
+    return sorted(
+        path for kind in kinds for path in (folder / kind).glob("*.yaml") if path.name != "kustomization.yaml"
+    )
 
 
 def node(
