@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	retry "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
@@ -36,9 +38,9 @@ func main() {
 	if resource == nil {
 		log.Fatalf("%s is not RESOURCE.VERSION.GROUP", os.Args[3])
 	}
-	context, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	life, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := follow(context, client(os.Args[1], os.Args[2]).Resource(*resource).Namespace(os.Args[4]), os.Args[5]); err != nil {
+	if err := follow(life, client(os.Args[1], os.Args[2]).Resource(*resource).Namespace(os.Args[4]), os.Args[5]); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -54,14 +56,18 @@ func client(kubeconfig, cluster string) *dynamic.DynamicClient {
 }
 
 // follow prints what comes from now on; the object need not exist yet.
-func follow(context context.Context, objects dynamic.ResourceInterface, name string) error {
+func follow(life context.Context, objects dynamic.ResourceInterface, name string) error {
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-	there, err := objects.List(context, only)
+	there, err := objects.List(life, only)
 	if err != nil {
 		return err
 	}
-	only.ResourceVersion = there.GetResourceVersion()
-	events, err := objects.Watch(context, only)
+	// Goes on where it was when the connection ends.
+	watcher := &cache.ListWatch{WatchFuncWithContext: func(until context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = only.FieldSelector
+		return objects.Watch(until, options)
+	}}
+	events, err := retry.NewRetryWatcherWithContext(life, there.GetResourceVersion(), watcher)
 	if err != nil {
 		return err
 	}
