@@ -161,11 +161,12 @@ def test_recreates_where_the_first_bigger_pod_needs_what_all_hold(namespace: Kub
         wait_for_condition(namespace, "grow", "Ready", "True", timeout_s=60)
 
 
-def test_goes_one_by_one_where_none_is_and_misses_one_pod(namespace: Kubectl) -> None:
+def test_goes_one_by_one_where_none_is_and_misses_one_pod_at_most(namespace: Kubectl) -> None:
     with applied(namespace, gpu_service("full", replicas=3, tensor=2)), neighbour(namespace, 2):
         wait_for_condition(namespace, "full", "Ready", "True", timeout_s=120)
         course = change(namespace, "full", runtime={"maxNumSeqs": 8})
-        assert (course.strategies[:2], course.fewest_ready) == (["Surge", "OneByOne 1"], 2)
+        assert course.strategies[:2] == ["Surge", "OneByOne 1"]
+        assert course.fewest_ready >= 2
         live = namespace.get("deployment", "full")
         assert live is not None
         assert strategy(live) == "Surge", "as always at rest"
