@@ -13,7 +13,6 @@ NEEDED: dict[tuple[str, str], set[str]] = {
     # Deletion costs are patched; the operator makes and deletes no pod.
     ("", "pods"): {"patch", *WATCHED},
     ("apps", "replicasets"): {"list"},
-    ("apps", "replicasets"): {"list"},
     ("events.k8s.io", "events"): {"create", "patch"},
     ("serving.octavo.dev", "inferenceservices"): {"get", *WATCHED},
     ("serving.octavo.dev", "inferenceservices/finalizers"): {"update"},

@@ -150,4 +150,4 @@ def test_lets_a_namespace_go_with_all_its_services(cluster: Kubectl, alone: Kube
             with applied(alone, service("other", suspend=True)):
                 wait_for_condition(alone, "other", "Ready", "True", says="Suspended")
             assert not process.sample("octavo_operator_reconciles_total", outcome="failed")
-            assert process.sample("octavo_operator_queue_depth") == 0
+            wait_for(lambda: process.sample("octavo_operator_queue_depth") == 0, 10, "nothing to be left to do")
