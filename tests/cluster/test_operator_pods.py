@@ -33,6 +33,11 @@ def pods(kubectl: Kubectl, name: str) -> list[Object]:
     return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
+def pressure_levels(kubectl: Kubectl, name: str) -> list[int]:
+    found = kubectl.get(KIND, name) or {}
+    return [pod.get("pressureLevel", -1) for pod in found["status"].get("pods", ())]
+
+
 def chat(kubectl: Kubectl, name: str) -> str:
     """One short answer of a pod that the Service chooses."""
     with port_forward(kubectl, f"service/{name}", 80) as url:
@@ -87,6 +92,7 @@ def test_32_answers_at_once_are_those_given_alone_and_leave_no_block(served: Kub
 
 def test_writes_nothing_while_nothing_changes(served: Kubectl) -> None:
     """Each of these makes the operator look again: a foreign label on the child and on the service."""
+    wait_for(lambda: pressure_levels(served, "chat") == [0], 30, "the status to have seen that earlier load is over")
     before = versions(served, "chat")
     served.run("label", KIND, "chat", "--overwrite", "seen=once")
     wait_for(lambda: versions(served, "chat")[KIND] != before[KIND], 10, "the label to be there")
