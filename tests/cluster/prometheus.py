@@ -34,12 +34,12 @@ def documented_configuration() -> dict[str, Any]:
 
 @contextmanager
 def running(kubectl: Kubectl, folder: Path) -> Iterator[None]:
-    """Prometheus answers at `URL` while the block runs, and scrapes the pods of kubectl's namespace each second."""
+    """Prometheus answers at `URL` while the block runs, and scrapes the pods of kubectl's namespace each 3 s."""
     folder.mkdir(exist_ok=True)
     targets, file = folder / "pods.json", folder / "prometheus.yaml"
     configuration = documented_configuration()
     for job in configuration["scrape_configs"]:
-        job["scrape_interval"] = "1s"
+        job["scrape_interval"] = "3s"
         [discovery] = job.pop("kubernetes_sd_configs")
         [selector] = discovery["selectors"]
         job["file_sd_configs"] = [{"files": [str(targets)], "refresh_interval": "1s"}]

@@ -31,7 +31,7 @@ AUTOSCALING: dict[str, Any] = {
     "minReplicas": 1,
     "maxReplicas": 2,
     "metrics": [{"type": "BlockUtilization", "targetPercent": 25}],
-    "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+    "behavior": {"scaleDown": {"stabilizationWindowSeconds": 15}},
 }
 
 

@@ -103,7 +103,7 @@ def test_each_metric_is_a_mean_over_the_pods(metric: dict[str, Any], series: str
     assert of_keda["metricType"] == "AverageValue"
     assert of_keda["metadata"] == {
         "serverAddress": URL,
-        "query": f'sum({series}{{namespace="demo",serving_octavo_dev_service="chat"}})',
+        "query": f'sum(last_over_time({series}{{namespace="demo",serving_octavo_dev_service="chat"}}[30s]))',
         "threshold": threshold,
         "ignoreNullValues": "false",
     }
@@ -162,5 +162,5 @@ def test_a_tolerance_too_fine_is_refused_by_its_field() -> None:
 
 def test_a_query_sums_what_the_autoscaler_divides() -> None:
     metric = autoscaling.Metric("QueueLength", 4)
-    wanted = 'sum(octavo_requests_waiting{namespace="demo",serving_octavo_dev_service="chat"})'
+    wanted = 'sum(last_over_time(octavo_requests_waiting{namespace="demo",serving_octavo_dev_service="chat"}[30s]))'
     assert query(parsed().key, metric) == wanted

@@ -33,8 +33,12 @@ def scaled_object(
 
 
 def query(key: Key, metric: Metric) -> str:
-    """The sum over the pods, which KEDA's HorizontalPodAutoscaler divides by their number: of a mean it would do so once more."""
-    return f'sum({metric.series}{{namespace="{key.namespace}",{names.SERVICE_SERIES_LABEL}="{key.name}"}})'
+    """The sum over the pods, which KEDA's HorizontalPodAutoscaler divides by their number: of a mean it would do so once more.
+
+    A busy pod whose scrape fails once still counts.
+    """
+    pods = f'{metric.series}{{namespace="{key.namespace}",{names.SERVICE_SERIES_LABEL}="{key.name}"}}'
+    return f"sum(last_over_time({pods}[30s]))"
 
 
 def _trigger(key: Key, metric: Metric, prometheus_url: str) -> dict[str, Any]:
