@@ -4,18 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from octavo_runtime.config import (
-    ConfigError,
-    ServeConfig,
-    environment_name,
-    flag_name,
-    flags,
-    parse_bytes,
-    parse_milliseconds,
-    parse_port,
-    parse_positive,
-    parse_seconds,
-)
+from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags
+from octavo_runtime.flag_values import parse_bytes, parse_milliseconds, parse_port, parse_positive, parse_seconds
 
 
 @pytest.mark.parametrize(
