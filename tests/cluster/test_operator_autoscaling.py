@@ -5,12 +5,12 @@ The tests of this module share one service and go on where the one before ended.
 """
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import hosted, metrics_apis, prometheus
 from tests.cluster.installation import CHART
@@ -87,10 +87,13 @@ def address(kubectl: Kubectl) -> str:
 
 
 def answered(pod: Object) -> float:
-    """Requests that the pod has answered."""
+    """Requests that the pod has answered to their full length."""
     text = hosted.read(f"http://{pod['status']['podIP']}:8001/metrics")
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return sum(
-        float(value) for value in re.findall(r'^vllm:request_success_total\{.*"length"\} (\S+)$', text, re.MULTILINE)
+        sample.value
+        for sample in samples
+        if sample.name == "vllm:request_success_total" and sample.labels["finished_reason"] == "length"
     )
 
 
