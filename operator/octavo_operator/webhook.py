@@ -45,7 +45,8 @@ async def served(
     renewal = asyncio.create_task(_renew(certificate))
     try:
         await web.TCPSite(runner, port=webhook.port, ssl_context=certificate.context).start()
-        yield int(runner.addresses[0][1])
+        # Of port 0 each address family gets a port of its own, in no order; an IPv4 address is the shorter tuple.
+        yield int(min(runner.addresses, key=len)[1])
     finally:
         renewal.cancel()
         await asyncio.gather(renewal, return_exceptions=True)
