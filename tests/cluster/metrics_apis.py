@@ -67,7 +67,9 @@ def keda(kubectl: Kubectl, watched: str, folder: Path) -> Iterator[None]:
     folder.mkdir(exist_ok=True)
     secrets = folder / "keda-certificates"
     _write_certificates(secrets)
-    environ = ["env", f"WATCH_NAMESPACE={watched}", f"POD_NAMESPACE={NAMESPACE}"]
+    # What a pod would have from its service account and the downward API.
+    own = ("POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE")
+    environ = ["env", f"WATCH_NAMESPACE={watched}", *(f"{name}={NAMESPACE}" for name in own)]
     operator: list[str | Path] = [
         *environ,
         addons.ensure("keda-operator"),
@@ -81,6 +83,7 @@ def keda(kubectl: Kubectl, watched: str, folder: Path) -> Iterator[None]:
         *environ,
         addons.ensure("keda-adapter"),
         f"--kubeconfig={kubectl.access.kubeconfig}",
+        f"--lister-kubeconfig={kubectl.access.kubeconfig}",
         f"--metrics-service-address=127.0.0.1:{KEDA_GRPC_PORT}",
         f"--port={KEDA_ADAPTER_METRICS_PORT}",
         *_serving(kubectl, KEDA_ADAPTER_PORT),

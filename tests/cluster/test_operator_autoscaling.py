@@ -184,7 +184,8 @@ def test_monitors_and_alerts_are_made_where_they_are_known(scaled: Kubectl, fold
 def test_prometheus_understands_every_panel_and_answers_those_of_a_service(scaled: Kubectl, folder: Path) -> None:
     variables = {"namespace": scaled.namespace or "", "service": NAME, "pod": pods(scaled)[0]["metadata"]["name"]}
     panels = {path.stem: [_filled_in(target["expr"], variables) for target in targets(path)] for path in DASHBOARDS}
-    rules = [{"record": "x", "expr": expression} for expressions in panels.values() for expression in expressions]
+    everything = [expression for expressions in panels.values() for expression in expressions]
+    rules = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(everything)]
     file = folder / "panels.json"
     file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
     assert f"{len(rules)} rules found" in run_command(["promtool", "check", "rules", file])
