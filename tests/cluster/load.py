@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,17 +22,22 @@ class Outcome:
 
 @contextmanager
 def busy(
-    base_url: Callable[[], str], model: str, clients: int, limit_tokens: int, prompt: str = "Tell me a long story."
+    base_url: str, model: str, clients: int, limit_tokens: int, prompt: str = "Tell me a long story."
 ) -> Iterator[Outcome]:
-    """`clients` threads ask one streamed question after another, each over a connection of its own, of what `base_url` gives.
+    """`clients` threads ask one streamed question after another, each over a connection of its own, of `base_url`.
 
     At the end of the block each finishes the answer it is at.
     """
     outcome, stop = Outcome(), threading.Event()
 
     def ask_on() -> None:
-        while not stop.is_set():
-            _ask(base_url(), model, prompt, limit_tokens, outcome)
+        # One client for all questions, since making one costs more than asking; but for each a connection, which finds its own pod.
+        headers = {"Connection": "close"}
+        with openai.OpenAI(
+            base_url=f"{base_url}/v1", api_key="none", max_retries=0, timeout=60.0, default_headers=headers
+        ) as client:
+            while not stop.is_set():
+                _ask(client, model, prompt, limit_tokens, outcome)
 
     threads = [threading.Thread(target=ask_on, daemon=True) for _ in range(clients)]
     for thread in threads:
@@ -45,20 +50,17 @@ def busy(
             thread.join(120.0)
 
 
-def _ask(base_url: str, model: str, prompt: str, limit_tokens: int, outcome: Outcome) -> None:
+def _ask(client: openai.OpenAI, model: str, prompt: str, limit_tokens: int, outcome: Outcome) -> None:
     began, reason = False, None
     try:
-        with (
-            openai.OpenAI(base_url=f"{base_url}/v1", api_key="none", max_retries=0, timeout=60.0) as client,
-            client.chat.completions.create(
-                model=model,
-                messages=[{"role": "user", "content": prompt}],
-                max_tokens=limit_tokens,
-                temperature=0.0,
-                stream=True,
-                extra_body={"ignore_eos": True},
-            ) as stream,
-        ):
+        with client.chat.completions.create(
+            model=model,
+            messages=[{"role": "user", "content": prompt}],
+            max_tokens=limit_tokens,
+            temperature=0.0,
+            stream=True,
+            extra_body={"ignore_eos": True},
+        ) as stream:
             for chunk in stream:
                 began = True
                 reason = chunk.choices[0].finish_reason if chunk.choices else reason

@@ -111,13 +111,13 @@ def owners_of_replicas(kubectl: Kubectl) -> set[str]:
 def scale_up_and_down(kubectl: Kubectl) -> None:
     """Load makes a second pod, which answers; less load takes one away, and no answer is cut off."""
     url = address(kubectl)
-    with busy(lambda: url, NAME, clients=6, limit_tokens=LONG) as load:
+    with busy(url, NAME, clients=6, limit_tokens=LONG) as load:
         wait_for(lambda: len(pods(kubectl)) == 2, UP_S, "the autoscaler to ask for a second pod")
         wait_for_condition(kubectl, NAME, "Ready", "True", says="all 2 pods", timeout_s=UP_S)
         wait_for(lambda: all(answered(pod) for pod in pods(kubectl)), UP_S, "both pods to have answered")
     assert load.ended
     assert not load.broken
-    with busy(lambda: url, NAME, clients=1, limit_tokens=64) as rest:
+    with busy(url, NAME, clients=1, limit_tokens=64) as rest:
         wait_for(lambda: len(pods(kubectl)) == 1, DOWN_S, "the autoscaler to take a pod away")
         wait_for(lambda: has_one_pod_left(kubectl), DOWN_S, "the pod to be gone")
     assert rest.ended
@@ -164,7 +164,8 @@ def test_load_makes_pods_by_keda_and_rest_takes_them_away(with_keda: Kubectl) ->
 def test_switched_off_the_number_is_the_users_again(with_keda: Kubectl) -> None:
     with_keda.run("patch", KIND, NAME, "--type=json", '--patch=[{"op": "remove", "path": "/spec/autoscaling"}]')
     with_keda.patch(KIND, NAME, {"spec": {"replicas": 1}})
-    wait_for(lambda: owners_of_replicas(with_keda) == {"octavo-operator"}, 30, "the operator to own the number")
+    # Beside it the autoscaler's last number may stand, where it was the same.
+    wait_for(lambda: "octavo-operator" in owners_of_replicas(with_keda), 30, "the operator to own the number")
     wait_for(lambda: with_keda.get("scaledobject", f"{NAME}-autoscaler") is None, 30, "the ScaledObject to go")
     found = wait_for_condition(with_keda, NAME, "Ready", "True", timeout_s=READY_S)
     assert not condition(found, "AutoscalingSignalReady")
