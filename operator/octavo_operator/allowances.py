@@ -15,6 +15,8 @@ HOST_NAMESPACES = "hostNamespaces"
 PRIVILEGED = "privileged"
 SERVICE_ACCOUNT = "serviceAccountName"
 POWERS = (HOST_NAMESPACES, PRIVILEGED, SERVICE_ACCOUNT)
+# The older spelling of appArmorProfile, which the API server still takes; a container's name follows.
+_APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 
 
 def check(service: Service, installation: Installation) -> None:
@@ -27,7 +29,8 @@ def check(service: Service, installation: Installation) -> None:
                 f"{field} is {path}, and pods may mount folders of their nodes only below those that the operator's "
                 f"--allow-host-path names ({allowed}): choose another, or ask the administrator",
             )
-    for power, field in _powers(service.pod_template.spec):
+    template = service.pod_template
+    for power, field in (*_powers(template.spec), *_annotated(template.annotations)):
         if power not in installation.powers:
             raise SpecError(
                 "NotAllowed",
@@ -78,6 +81,12 @@ def _powers(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield HOST_NAMESPACES, f"hostPort in {at}"
 
 
+def _annotated(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in annotations.items():
+        if name.startswith(_APPARMOR_ANNOTATION) and value == "unconfined":
+            yield PRIVILEGED, f"spec.podTemplate.annotations[{name}]"
+
+
 def _rights(context: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
     """Of a securityContext: what a pod of the strictest kind may not have."""
     wrong = {
@@ -88,6 +97,8 @@ def _rights(context: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]
         "runAsNonRoot": context.get("runAsNonRoot") is False,
         "procMount": context.get("procMount", "Default") != "Default",
         "seccompProfile": _map(context.get("seccompProfile")).get("type") == "Unconfined",
+        "appArmorProfile": _map(context.get("appArmorProfile")).get("type") == "Unconfined",
+        "windowsOptions.hostProcess": bool(_map(context.get("windowsOptions")).get("hostProcess")),
         "seLinuxOptions": bool(context.get("seLinuxOptions")),
         "sysctls": bool(context.get("sysctls")),
     }

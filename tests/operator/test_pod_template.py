@@ -111,6 +111,13 @@ def contained(**context: Any) -> dict[str, Any]:
         pytest.param(contained(runAsUser=0), "privileged", id="root"),
         pytest.param({"securityContext": {"runAsNonRoot": False}}, "privileged", id="pod that may be root"),
         pytest.param({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, "privileged", id="no seccomp"),
+        pytest.param(contained(appArmorProfile={"type": "Unconfined"}), "privileged", id="no AppArmor"),
+        pytest.param(
+            {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, "privileged", id="pod without AppArmor"
+        ),
+        pytest.param(contained(procMount="Unmasked"), "privileged", id="all of proc"),
+        pytest.param(contained(windowsOptions={"hostProcess": True}), "privileged", id="host process"),
+        pytest.param({"securityContext": {"sysctls": [{"name": "a", "value": "1"}]}}, "privileged", id="sysctl"),
         pytest.param(
             {"initContainers": [{"name": "i", "securityContext": {"privileged": True}}]},
             "privileged",
@@ -125,10 +132,25 @@ def test_what_adds_rights_needs_the_administrator(pod_spec: dict[str, Any], powe
     allowances.check(wanted, Installation(powers=frozenset({power})))
 
 
+@pytest.mark.parametrize("container", ["runtime", "proxy"])
+def test_an_annotation_that_takes_apparmor_away_needs_the_administrator(container: str) -> None:
+    annotations = {f"container.apparmor.security.beta.kubernetes.io/{container}": "unconfined"}
+    wanted = parsed(podTemplate={"annotations": annotations})
+    with pytest.raises(SpecError, match=rf"annotations\[.*/{container}\] is not allowed here.*=privileged"):
+        allowances.check(wanted, Installation())
+    allowances.check(wanted, Installation(powers=frozenset({"privileged"})))
+
+
 def test_what_plain_pods_may_is_allowed() -> None:
-    context = {"runAsUser": 1000, "capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}
+    context = {
+        "runAsUser": 1000,
+        "capabilities": {"drop": ["ALL"]},
+        "allowPrivilegeEscalation": False,
+        "appArmorProfile": {"type": "RuntimeDefault"},
+    }
     spec = {**contained(**context), "hostNetwork": False, "priorityClassName": "high", "volumes": []}
-    allowances.check(parsed(podTemplate={"spec": spec}), Installation())
+    annotations = {"container.apparmor.security.beta.kubernetes.io/runtime": "runtime/default", "note": "unconfined"}
+    allowances.check(parsed(podTemplate={"spec": spec, "annotations": annotations}), Installation())
 
 
 @pytest.mark.parametrize(
