@@ -10,7 +10,7 @@ from typing import Any
 
 from octavo_runtime.config import flag_name, flags
 from octavo_sizing.amounts import bytes_text, parse_bytes
-from octavo_sizing.errors import SizingError
+from octavo_sizing.errors import ContextError, DegreeError, SizingError
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.flags import KNOWN, with_flags
 from octavo_sizing.inspection import Inspection
@@ -19,7 +19,6 @@ from octavo_sizing.setup import Setup
 from octavo_sizing.sharding import possible_degrees
 from octavo_sizing.weights import parameters
 
-_TENSOR = "--tensor"
 _OWN = ("--tensor-parallel-size",)  # flags of `serve` that have a shorter name here
 
 
@@ -28,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=["gpu", "cpu"], default="gpu", help="what computes (default: gpu)")
     parser.add_argument("--gpu-memory", metavar="BYTES", help="memory of one GPU, such as 80Gi")
     parser.add_argument("--memory", metavar="BYTES", help="with --device cpu: the limit of the process (default: none)")
-    parser.add_argument(_TENSOR, *_OWN, dest="tensor", metavar="N", default="1", help="GPUs, or CPU ranks (default: 1)")
+    parser.add_argument(
+        FLAGS.tensor, *_OWN, dest="tensor", metavar="N", default="1", help="GPUs, or CPU ranks (default: 1)"
+    )
     parser.add_argument(
         "--hub-token-file", metavar="PATH", help="file with the token for models of hf:// that need one"
     )
@@ -45,7 +46,10 @@ def run(parsed: argparse.Namespace) -> int:
     try:
         setup = _setup(parsed)
         found = inspect(parsed.model, parsed.hub_token_file)
-        answer = fit(found.model, setup, _TENSOR)
+        answer = _fit(found, setup)
+    except (DegreeError, ContextError) as error:
+        print(f"octavo fit: does not fit: {error}", file=sys.stderr)
+        return 1
     except (SizingError, *ERRORS) as error:
         print(f"octavo fit: {error}", file=sys.stderr)
         return 2
@@ -90,10 +94,14 @@ def _argument(flag: str, value: object) -> str:
     return f"{flag}={value}"
 
 
+def _fit(found: Inspection, setup: Setup) -> Fit:
+    return fit(found.model, setup, FLAGS.tensor, FLAGS.context)
+
+
 def _degrees(found: Inspection, setup: Setup) -> list[Fit]:
     """For comparison: every degree that the model can be shared by on so many nodes."""
     degrees = [degree for degree in possible_degrees(found.model) if degree % setup.nodes == 0]
-    return [fit(found.model, dataclasses.replace(setup, tensor=degree), _TENSOR) for degree in degrees]
+    return [_fit(found, dataclasses.replace(setup, tensor=degree)) for degree in degrees]
 
 
 def _json(found: Inspection, answer: Fit, degrees: Sequence[Fit]) -> str:

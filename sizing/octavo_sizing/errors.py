@@ -2,7 +2,8 @@
 
     SizingError
      ├ InspectionError   what was read about a model is not what `octavo inspect` writes
-     └ DegreeError       so many ranks cannot share the model, however much memory they have; `possible` ones can
+     ├ DegreeError       so many ranks cannot share the model, however much memory they have; `possible` ones can
+     └ ContextError      the context that is asked for is longer than the model's own, and the runtime refuses to start
 
 Texts name the value, what is wrong with it and the remedy.
 """
@@ -22,3 +23,7 @@ class DegreeError(SizingError):
     def __init__(self, message: str, possible: Sequence[int]) -> None:
         super().__init__(message)
         self.possible = tuple(possible)
+
+
+class ContextError(SizingError):
+    pass

@@ -3,7 +3,7 @@
 import dataclasses
 
 from octavo_sizing.budget import Budget, budget, kv_bytes, memory_for
-from octavo_sizing.errors import DegreeError
+from octavo_sizing.errors import ContextError, DegreeError
 from octavo_sizing.kv_cache import block_bytes, blocks_in, bytes_for, token_bytes
 from octavo_sizing.model import Model
 from octavo_sizing.setup import Setup
@@ -44,13 +44,19 @@ class Fit:
         return None if self.blocks is None else self.blocks * self.setup.block_size
 
 
-def fit(model: Model, setup: Setup, tensor_field: str) -> Fit:
-    """Raises DegreeError where so many ranks cannot share the model; `tensor_field` is what the caller calls the degree."""
+def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fit:
+    """Raises DegreeError where so many ranks cannot share the model, ContextError where it has fewer positions than are asked
+    for; `tensor_field` and `context_field` are what the caller calls the degree and the context."""
     check_degree(model, setup.tensor, tensor_field)
     if setup.tensor % setup.nodes:
         raise DegreeError(
             f"{tensor_field} {setup.tensor} is not shared evenly by {setup.nodes} nodes: give a multiple of {setup.nodes}",
             [degree for degree in possible_degrees(model) if degree % setup.nodes == 0],
+        )
+    if setup.max_model_len is not None and setup.max_model_len > model.max_position:
+        raise ContextError(
+            f"{context_field} {setup.max_model_len:,} is more than the model's {model.max_position:,} positions: lower it to "
+            f"{model.max_position:,}"
         )
     context = setup.max_model_len or model.max_position
     asked = setup.max_model_len or _LEAST_CONTEXT_TOKENS

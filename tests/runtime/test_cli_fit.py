@@ -1,6 +1,7 @@
 """`octavo fit` on models and bare configurations: what it prints, and its exit code."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,30 @@ def test_reads_gguf_and_sizes_cpus(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        pytest.param("--tensor=3", "does not fit: --tensor 3: .* give one of 1, 2, 4, 8, 16, 32$", id="heads"),
+        pytest.param("--nodes=2", "does not fit: --tensor 1 is not shared evenly by 2 nodes", id="nodes"),
+        pytest.param(
+            "--max-model-len=200000",
+            "does not fit: --max-model-len 200,000 is more than the model's 131,072 positions: lower it to 131,072$",
+            id="context",
+        ),
+    ],
+)
+def test_what_no_memory_helps_ends_with_1(
+    argument: str, says: str, llama: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", llama, "--gpu-memory=80Gi", argument]) == 1
+    assert re.search(says, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         pytest.param([], "--gpu-memory is not given", id="no memory"),
         pytest.param(["--gpu-memory=80Gi", "--memory=1Gi"], "leave one out", id="memory of both"),
         pytest.param(["--gpu-memory=much"], "'much' is not an amount of memory", id="no amount"),
-        pytest.param(["--gpu-memory=80Gi", "--tensor=3"], "give one of 1, 2, 4, 8, 16, 32", id="heads"),
         pytest.param(["--gpu-memory=80Gi", "--tensor=two"], "'two' cannot be read", id="no number"),
         pytest.param(["--gpu-memory=80Gi", "--max-model-len=long"], "--max-model-len: 'long'", id="no length"),
     ],

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo_sizing.budget import host_bytes
-from octavo_sizing.errors import DegreeError
+from octavo_sizing.errors import ContextError, DegreeError
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.kv_cache import block_bytes, token_bytes
 from octavo_sizing.model import Model
@@ -22,7 +22,7 @@ H100 = Setup(memory_bytes=80 * GIB)
 
 
 def fitted(model: Model, setup: Setup) -> Fit:
-    return fit(model, setup, "spec.parallelism.tensor")
+    return fit(model, setup, FIELDS.tensor, FIELDS.context)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,15 @@ def test_a_degree_that_cannot_be_is_refused_with_those_that_can(
     with pytest.raises(DegreeError, match=rf"spec\.parallelism\.tensor {tensor}.*{says}") as refused:
         fitted(model, Setup(tensor=tensor, nodes=nodes))
     assert refused.value.possible == possible
+
+
+def test_a_context_that_the_model_does_not_have_is_refused() -> None:
+    """As the runtime does, however much memory there is."""
+    asked = dataclasses.replace(H100, max_model_len=131073)
+    says = r"spec\.runtime\.maxModelLen 131,073 is more than the model's 131,072 positions: lower it to 131,072"
+    with pytest.raises(ContextError, match=says):
+        fitted(LLAMA_8B, asked)
+    assert fitted(LLAMA_8B, dataclasses.replace(asked, max_model_len=131072)).fits
 
 
 def test_a_cpu_without_a_limit_takes_two_gib() -> None:

@@ -28,7 +28,7 @@ CPU = Setup(device="cpu")
 def test_an_automatic_pool_gets_its_share(model: Model, setup: Setup, kv_bytes: int) -> None:
     limit = cpu_limit_bytes(model, setup)
     assert limit % (64 * MIB) == 0
-    found = fit(model, dataclasses.replace(setup, memory_bytes=limit), "--tensor")
+    found = fit(model, dataclasses.replace(setup, memory_bytes=limit), "--tensor", "--max-model-len")
     assert found.fits
     assert found.kv_bytes is not None
     assert kv_bytes <= found.kv_bytes <= kv_bytes + 256 * MIB
@@ -37,5 +37,7 @@ def test_an_automatic_pool_gets_its_share(model: Model, setup: Setup, kv_bytes: 
 def test_a_pool_that_is_asked_for_fits_and_little_more() -> None:
     asked = dataclasses.replace(CPU, kv_bytes=128 * MIB, tier_bytes=1024 * MIB)
     limit = cpu_limit_bytes(SMOLLM2_135M, asked)
-    assert fit(SMOLLM2_135M, dataclasses.replace(asked, memory_bytes=limit), "--tensor").fits
-    assert not fit(SMOLLM2_135M, dataclasses.replace(asked, memory_bytes=limit - 65 * MIB), "--tensor").fits
+    assert fit(SMOLLM2_135M, dataclasses.replace(asked, memory_bytes=limit), "--tensor", "--max-model-len").fits
+    assert not fit(
+        SMOLLM2_135M, dataclasses.replace(asked, memory_bytes=limit - 65 * MIB), "--tensor", "--max-model-len"
+    ).fits

@@ -15,7 +15,7 @@ from octavo_operator.fitting.inspections import Insight
 from octavo_operator.fitting.workload import limit_of, runtime_container
 from octavo_operator.service import Service
 from octavo_sizing.amounts import bytes_text, parse_bytes
-from octavo_sizing.errors import DegreeError, SizingError
+from octavo_sizing.errors import ContextError, DegreeError, SizingError
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.flags import with_flags
 from octavo_sizing.model import Model
@@ -54,6 +54,8 @@ def judge(service: Service, pod: Mapping[str, Any], found: Insight, gpu: GpuMemo
         fits = [_fit(found.inspection.model, setup, memory) for memory in _memories(service, setup, gpu)]
     except DegreeError as error:
         return Verdict(False, "DegreeImpossible", str(error))
+    except ContextError as error:
+        return Verdict(False, "ContextTooLong", str(error))
     except SizingError as error:
         return Verdict(None, "NotSized", f"the arithmetic cannot be done: {error}")
     worst, best = fits[0], fits[-1]
@@ -110,7 +112,7 @@ def _memories(service: Service, setup: Setup, gpu: GpuMemory | None) -> list[int
 
 
 def _fit(model: Model, setup: Setup, memory_bytes: int | None) -> Fit:
-    return fit(model, dataclasses.replace(setup, memory_bytes=memory_bytes), FIELDS.tensor)
+    return fit(model, dataclasses.replace(setup, memory_bytes=memory_bytes), FIELDS.tensor, FIELDS.context)
 
 
 def _reason(found: Fit) -> str:

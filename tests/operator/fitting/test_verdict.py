@@ -119,6 +119,15 @@ def judged(found: Inspection, gpu: GpuMemory | None = None, /, **spec: Any) -> V
             id="heads that the degree does not divide",
         ),
         pytest.param(
+            LARGE,
+            H100,
+            {"device": "gpu", "runtime": {"maxModelLen": 200000}},
+            False,
+            "ContextTooLong",
+            "spec.runtime.maxModelLen 200,000 is more than the model's 131,072 positions: lower it to 131,072$",
+            id="a context that the model does not have",
+        ),
+        pytest.param(
             SMALL,
             None,
             {"runtime": {"extraArgs": ["--kv-cache-memory=lots"]}},
