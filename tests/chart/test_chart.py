@@ -151,6 +151,26 @@ def test_the_operator_understands_its_arguments() -> None:
     assert found.runtime_image == VALUES["runtime"]["image"]
 
 
+def test_folders_of_nodes_may_have_dots() -> None:
+    found = operator_pod(rendered(allow={"hostPaths": ["/data/.cache", "/srv/a..b"]}))["containers"][0]["args"]
+    assert options.parse(found, {}).host_paths == ("/data/.cache", "/srv/a..b")
+
+
+def test_a_release_with_a_dot_has_a_service_without() -> None:
+    words = ["--namespace=octavo-system", "--kube-version=1.37.0", "--values=-"]
+    done = helm("template", "octavo.eu", str(CHART), *words, values={**VALUES, "webhook": CERT_MANAGER})
+    assert done.returncode == 0, done.stderr
+    objects = [item for item in yaml.safe_load_all(done.stdout) if item]
+    [service] = [item for item in objects if item["kind"] == "Service"]
+    [certificate] = [item for item in objects if item["kind"] == "Certificate"]
+    assert service["metadata"]["name"] == "octavo-eu-operator-webhook"
+    assert certificate["spec"]["dnsNames"] == ["octavo-eu-operator-webhook.octavo-system.svc"]
+
+
+def arguments(*given: str) -> Object:
+    return {"operator": {**VALUES["operator"], "args": list(given)}}
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
@@ -166,6 +186,27 @@ def test_the_operator_understands_its_arguments() -> None:
         pytest.param(
             {"webhook": {"enabled": True, "existingSecret": "x"}}, "set webhook.caBundle", id="a certificate of nobody"
         ),
+        pytest.param(
+            {"webhook": {**CERT_MANAGER, **SECRET}},
+            "webhook.existingSecret and webhook.certManager.enabled exclude",
+            id="two certificates",
+        ),
+        pytest.param(
+            {"webhook": {**CERT_MANAGER, "enabled": False}}, "set webhook.enabled too", id="a certificate of no webhook"
+        ),
+        pytest.param(
+            {"webhook": {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"kind": "ClusterIssuer"}}}},
+            "issuerRef.kind is set without issuerRef.name",
+            id="an issuer without a name",
+        ),
+        pytest.param({"allow": {"hostPaths": ["/data/../etc"]}}, "hostPaths", id="a folder that climbs"),
+        pytest.param({"allow": {"hostPaths": ["/data/.."]}}, "hostPaths", id="a folder that climbs at its end"),
+        pytest.param(arguments("--webhook-port=1"), "operator.args has --webhook-port", id="another webhook port"),
+        pytest.param(arguments("--workers=2", "--lease=a/b"), "operator.args has --lease", id="another lease"),
+        pytest.param(arguments("--health-port=1"), "operator.args has --health-port", id="another health port"),
+        pytest.param(arguments("--metrics-port"), "operator.args has --metrics-port", id="another metrics port"),
+        pytest.param(arguments("--namespace=b"), "set watch.namespaces", id="a namespace without a Role"),
+        pytest.param(arguments("--allow-host-path=/"), "set allow.hostPaths", id="an allowance past its value"),
     ],
 )
 def test_refuses_wrong_values_by_name(values: Object, says: str) -> None:

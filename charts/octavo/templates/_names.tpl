@@ -7,8 +7,9 @@
 {{ printf "%s-%s-operator" .Release.Namespace .Release.Name }}
 {{- end }}
 
+{{/* A release's name may have dots, a Service's may not. */}}
 {{- define "octavo.webhook" -}}
-{{ printf "%s-webhook" (include "octavo.operator" . | trunc 55 | trimSuffix "-") }}
+{{ printf "%s-webhook" (include "octavo.operator" . | replace "." "-" | trunc 55 | trimSuffix "-") }}
 {{- end }}
 
 {{- define "octavo.webhook.secret" -}}
