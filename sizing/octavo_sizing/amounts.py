@@ -1,6 +1,8 @@
 """Amounts of memory and tokens, for people and from them."""
 
+import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 from octavo_sizing.errors import SizingError
@@ -9,14 +11,19 @@ _SHOWN = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _SUFFIXES = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
-def bytes_text(amount: int) -> str:
+def bytes_text(amount: int, rounding: Callable[[float], int] = round) -> str:
     """`14.96 GiB`, `128 KiB`; whole numbers without decimals."""
     if amount < 0:
         return f"−{bytes_text(-amount)}"
     for unit, size in _SHOWN:
         if amount >= size:
-            return f"{amount / size:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+            return f"{rounding(100 * amount / size) / 100:.2f}".rstrip("0").rstrip(".") + f" {unit}"
     return f"{amount} bytes"
+
+
+def at_least_text(amount: int) -> str:
+    """Never less than `amount`, for whoever types what it says."""
+    return bytes_text(amount, math.ceil)
 
 
 def tokens_text(amount: int) -> str:

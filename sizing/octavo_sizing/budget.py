@@ -70,6 +70,13 @@ def kv_bytes(setup: Setup, found: Budget) -> int | None:
     return DEFAULT_CPU_KV_BYTES if left is None else max(0, min(DEFAULT_CPU_KV_BYTES, left // 2))
 
 
+def kv_most_bytes(setup: Setup) -> int | None:
+    """What the pool of KV pages never exceeds, however much memory there is; None where memory alone decides."""
+    if setup.kv_bytes is not None:
+        return setup.kv_bytes
+    return DEFAULT_CPU_KV_BYTES if setup.device == "cpu" else None
+
+
 def memory_for(setup: Setup, needed_bytes: int) -> int:
     """The memory of a GPU, or the limit of a pod, of which `needed_bytes` may be used."""
     if setup.device == "cpu":

@@ -6,9 +6,9 @@ from octavo_sizing.budget import Budget, budget, kv_bytes, memory_for
 from octavo_sizing.errors import ContextError, DegreeError
 from octavo_sizing.kv_cache import block_bytes, blocks_in, bytes_for, token_bytes
 from octavo_sizing.model import Model
-from octavo_sizing.setup import Setup
+from octavo_sizing.setup import DEFAULT_CPU_KV_BYTES, Setup
 from octavo_sizing.sharding import check_degree, possible_degrees
-from octavo_sizing.weights import weights_bytes
+from octavo_sizing.weights import weights_bytes, workspace_bytes
 
 # A context that was not asked for may be shorter than the model's own; the runtime starts with any that holds a page.
 _LEAST_CONTEXT_TOKENS = 1
@@ -20,8 +20,8 @@ class Fit:
 
     `context_tokens`: the longest sequence that is asked for, the model's own context where none is. `context_bytes`: the least
     memory of a GPU, or limit of a pod, that holds one such sequence; `needed_bytes`: the same of what is asked for, a context that
-    is not being as short as may be. `largest_context_tokens`: what fits, at most the model's own. `smallest_tensor`: the least
-    degree at which what is asked for fits, None where none does.
+    is not being as short as may be. `kv_room_bytes`: the most that may be asked for as memory for KV. `largest_context_tokens`:
+    what fits, at most the model's own. `smallest_tensor`: the least degree at which what is asked for fits, None where none does.
     """
 
     fits: bool | None
@@ -33,6 +33,7 @@ class Fit:
     context_tokens: int
     context_bytes: int
     needed_bytes: int
+    kv_room_bytes: int | None = None
     kv_bytes: int | None = None
     blocks: int | None = None
     largest_context_tokens: int | None = None
@@ -42,6 +43,19 @@ class Fit:
     def concurrent_tokens(self) -> int | None:
         """How many tokens of all sequences together have their keys and values in the pool."""
         return None if self.blocks is None else self.blocks * self.setup.block_size
+
+    @property
+    def kv_needed_bytes(self) -> int:
+        """Memory for KV that holds what is asked for."""
+        return self._kv_bytes_for(self.setup.max_model_len or _LEAST_CONTEXT_TOKENS)
+
+    @property
+    def kv_context_bytes(self) -> int:
+        """Memory for KV that holds one sequence of `context_tokens`."""
+        return self._kv_bytes_for(self.context_tokens)
+
+    def _kv_bytes_for(self, tokens: int) -> int:
+        return bytes_for(tokens, self.setup.block_size, self.block_bytes)
 
 
 def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fit:
@@ -69,8 +83,9 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
         kv_token_bytes=token_bytes(model, setup),
         block_bytes=one_block,
         context_tokens=context,
-        context_bytes=memory_for(setup, found.taken_bytes + _kv_needed(setup, context, one_block)),
-        needed_bytes=memory_for(setup, found.taken_bytes + _kv_needed(setup, asked, one_block)),
+        context_bytes=memory_for(setup, found.taken_bytes + _kv_needed(model, setup, context, one_block)),
+        needed_bytes=memory_for(setup, found.taken_bytes + _kv_needed(model, setup, asked, one_block)),
+        kv_room_bytes=_kv_room(model, setup, found),
     )
     memory = kv_bytes(setup, found)
     if memory is None:
@@ -87,12 +102,22 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
     )
 
 
-def _kv_needed(setup: Setup, context_tokens: int, one_block_bytes: int) -> int:
-    """Bytes of KV that must be left: a CPU's automatic pool takes half of what there is."""
+def _kv_needed(model: Model, setup: Setup, context_tokens: int, one_block_bytes: int) -> int:
+    """Bytes of KV that must be left: a CPU's automatic pool takes half of what there is, up to its cap; more must be asked for, and
+    steps take theirs beside it."""
     needed = bytes_for(context_tokens, setup.block_size, one_block_bytes)
     if setup.kv_bytes is not None:
         return max(needed, setup.kv_bytes)
-    return needed if setup.device == "gpu" else 2 * needed
+    if setup.device == "gpu":
+        return needed
+    return 2 * needed if needed <= DEFAULT_CPU_KV_BYTES else needed + setup.sharing * workspace_bytes(model, setup)
+
+
+def _kv_room(model: Model, setup: Setup, found: Budget) -> int | None:
+    left = found.left_bytes
+    if left is None or setup.device == "gpu" or setup.kv_bytes is not None:
+        return left
+    return left - setup.sharing * workspace_bytes(model, setup)
 
 
 def _holds(model: Model, setup: Setup, context_tokens: int | None = None) -> bool:

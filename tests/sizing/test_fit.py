@@ -124,6 +124,70 @@ def test_what_is_asked_for_kv_must_be_there() -> None:
     assert "= 55.88 GiB, KV 1 GiB: 511 blocks" in arithmetic(small)
 
 
+@pytest.mark.parametrize(
+    ("model", "setup", "needs", "remedy"),
+    [
+        pytest.param(
+            LLAMA_8B,
+            Setup(device="cpu", memory_bytes=64 * GIB, max_model_len=32768),
+            "a context of 32,768 tokens takes 4.01 GiB of memory for KV, and an automatic pool takes at most 2 GiB",
+            "set spec.runtime.kvCache.memory to at least 4.01 GiB; or set spec.runtime.maxModelLen to at most 16,352 ",
+            id="automatic pool of a CPU",
+        ),
+        pytest.param(
+            LLAMA_8B,
+            Setup(device="cpu", max_model_len=32768),
+            "an automatic pool takes at most 2 GiB",
+            "set spec.runtime.kvCache.memory to at least 4.01 GiB; or",
+            id="no limit",
+        ),
+        pytest.param(
+            LLAMA_8B,
+            dataclasses.replace(H100, kv_bytes=GIB, max_model_len=32768),
+            "takes 4.01 GiB of memory for KV, and 1 GiB are asked for",
+            "set spec.runtime.kvCache.memory to at least 4.01 GiB; or",
+            id="a GPU",
+        ),
+        pytest.param(
+            LLAMA_8B,
+            dataclasses.replace(H100, kv_bytes=1 << 20),
+            "the least of KV pages takes 4 MiB of memory for KV, and 1 MiB are asked for",
+            "set spec.runtime.kvCache.memory to at least 4 MiB",
+            id="not one page",
+        ),
+        pytest.param(
+            LLAMA_8B,
+            Setup(device="cpu", memory_bytes=18 * GIB, max_model_len=32768),
+            "the pod needs 19.45 GiB for a context of 32,768 tokens, and there are 18 GiB",
+            "set spec.resources.memory to at least 19.46 GiB and set spec.runtime.kvCache.memory to at least 4.01 GiB; or",
+            id="memory as well",
+        ),
+    ],
+)
+def test_where_memory_for_kv_is_short_more_of_it_is_asked_for(
+    model: Model, setup: Setup, needs: str, remedy: str
+) -> None:
+    found = fitted(model, setup)
+    assert not found.fits
+    text = verdict(found, CPU_FIELDS)
+    assert f"{needs}; {remedy}" in text
+    memory = None if setup.memory_bytes is None else max(setup.memory_bytes, found.needed_bytes)
+    helped = dataclasses.replace(setup, memory_bytes=memory, kv_bytes=found.kv_needed_bytes)
+    assert memory is None or fitted(model, helped).fits
+    assert fitted(model, dataclasses.replace(helped, kv_bytes=found.kv_needed_bytes - 1)).fits is not True
+
+
+def test_a_context_beyond_a_cpus_automatic_pool_takes_memory_for_kv_that_is_asked_for() -> None:
+    found = fitted(LLAMA_8B, Setup(device="cpu", memory_bytes=64 * GIB))
+    assert found.fits
+    assert re.search(
+        r"takes [\d.]+ GiB and spec.runtime.kvCache.memory of at least 16.01 GiB$", verdict(found, CPU_FIELDS)
+    )
+    asked = Setup(device="cpu", memory_bytes=found.context_bytes, max_model_len=131072, kv_bytes=found.kv_context_bytes)
+    assert fitted(LLAMA_8B, asked).fits
+    assert not fitted(LLAMA_8B, dataclasses.replace(asked, memory_bytes=found.context_bytes - 1)).fits
+
+
 def test_unknown_memory_gives_what_is_needed() -> None:
     found = fitted(LLAMA_8B, Setup())
     assert (found.fits, found.blocks, found.smallest_tensor) == (None, None, None)
