@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import Any
 
@@ -12,13 +12,14 @@ from octavo_runtime.config import flag_name, flags
 from octavo_sizing.amounts import bytes_text, parse_bytes
 from octavo_sizing.errors import ContextError, DegreeError, SizingError
 from octavo_sizing.fit import Fit, fit
-from octavo_sizing.flags import KNOWN, with_flags
+from octavo_sizing.flags import KNOWN, parse_positive, with_flags
 from octavo_sizing.inspection import Inspection
 from octavo_sizing.report import CPU_FLAGS, FLAGS, Words, fields, verdict
 from octavo_sizing.setup import Setup
 from octavo_sizing.sharding import possible_degrees
 from octavo_sizing.weights import parameters
 
+_LEAST_MEMORY_BYTES = 1 << 20
 _OWN = ("--tensor-parallel-size",)  # flags of `serve` that have a shorter name here
 
 
@@ -79,8 +80,28 @@ def _setup(parsed: argparse.Namespace) -> Setup:
         raise SizingError("--gpu-memory is not given: say how much memory one GPU has, such as 80Gi, or --device cpu")
     if (parsed.memory if on_gpu else parsed.gpu_memory) is not None:
         raise SizingError("--gpu-memory goes with --device gpu, --memory with --device cpu: leave one out")
-    begin = Setup(device=parsed.device, memory_bytes=None if memory is None else parse_bytes(memory))
-    return with_flags(begin, [f"--tensor-parallel-size={parsed.tensor}", *_given(parsed)])
+    begin = Setup(
+        device=parsed.device,
+        memory_bytes=None if memory is None else _read("--gpu-memory" if on_gpu else "--memory", memory, _memory),
+        tensor=_read(FLAGS.tensor, parsed.tensor, parse_positive),
+    )
+    return with_flags(begin, _given(parsed))
+
+
+def _read(flag: str, text: str, parse: Callable[[str], int]) -> int:
+    try:
+        return parse(text)
+    except SizingError as error:
+        raise SizingError(f"{flag}: {error}") from error
+
+
+def _memory(text: str) -> int:
+    size_bytes = parse_bytes(text)
+    if size_bytes < _LEAST_MEMORY_BYTES:
+        raise SizingError(
+            f"'{text}' is less than 1 MiB: a number without a unit counts bytes, so write one such as 80Gi"
+        )
+    return size_bytes
 
 
 def _given(parsed: argparse.Namespace) -> list[str]:

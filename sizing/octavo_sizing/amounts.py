@@ -35,6 +35,6 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]i|[kMGT])?B?", text.strip())
     if not match:
         raise SizingError(
-            f"'{text}' is not an amount of memory: write bytes or a number with Ki, Mi, Gi or Ti, such as 2Gi"
+            f"'{text}' is not an amount of memory: write bytes or a number with k, M, G, T, Ki, Mi, Gi or Ti, such as 2Gi"
         )
     return int(Fraction(match[1]) * _SUFFIXES[match[2] or ""])

@@ -1,18 +1,19 @@
 """What a command line of `octavo serve` says about memory. Its other flags are passed over; the runtime checks them all."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from octavo_sizing.amounts import parse_bytes
 from octavo_sizing.errors import SizingError
-from octavo_sizing.setup import DTYPES, KV_KINDS, Setup
+from octavo_sizing.setup import DTYPES, KV_KINDS, PAGE_TOKENS, Setup
 
 _AUTO = "auto"
 
 
 def with_flags(setup: Setup, arguments: Iterable[str]) -> Setup:
-    """`setup` as `arguments` change it, the last of a flag counting. Raises SizingError for a value that cannot be read."""
+    """`setup` as `arguments` change it, the last of a flag counting. Raises SizingError for what the runtime refuses."""
     changes: dict[str, Any] = {}
     for flag, value in _pairs(arguments):
         if flag in _SWITCHES:
@@ -22,8 +23,8 @@ def with_flags(setup: Setup, arguments: Iterable[str]) -> Setup:
             field, parse = _VALUES[flag]
             try:
                 changes[field] = parse(value)
-            except ValueError as error:
-                raise SizingError(f"{flag}: '{value}' cannot be read ({error}): correct it") from error
+            except SizingError as error:
+                raise SizingError(f"{flag}: {error}") from error
     keys = changes.pop("keys", None)
     values = changes.pop("values", None)
     if keys is not None:
@@ -32,6 +33,13 @@ def with_flags(setup: Setup, arguments: Iterable[str]) -> Setup:
         changes["values"] = values
     ladder = changes.pop("ladder", True)
     found = dataclasses.replace(setup, **{field: value for field, value in changes.items() if value is not None})
+    if (
+        "max_num_seqs" in changes and found.max_num_seqs > found.max_num_batched_tokens
+    ):  # an automatic number is never more
+        raise SizingError(
+            f"--max-num-batched-tokens {found.max_num_batched_tokens} is less than --max-num-seqs {found.max_num_seqs}: every "
+            "running sequence needs a token in a step: raise the first or lower the second"
+        )
     return found if ladder else dataclasses.replace(found, lossy=False)
 
 
@@ -59,33 +67,57 @@ def _kind(text: str) -> Any:
     if text in (_AUTO, "bfloat16"):
         return "dense" if text == "bfloat16" else None
     if text not in KV_KINDS:
-        raise ValueError(f"known: {_AUTO}, bfloat16, {', '.join(KV_KINDS[1:])}")
+        raise _unknown(text, [_AUTO, "bfloat16", *KV_KINDS[1:]])
     return text
 
 
 def _dtype(text: str) -> Any:
     if text != _AUTO and text not in DTYPES:
-        raise ValueError(f"known: {_AUTO}, {', '.join(DTYPES)}")
+        raise _unknown(text, [_AUTO, *DTYPES])
     return None if text == _AUTO else text
 
 
 def _page(text: str) -> int | None:
+    if text != _AUTO and text not in map(str, PAGE_TOKENS):
+        raise _unknown(text, [_AUTO, *map(str, PAGE_TOKENS)])
     return None if text == _AUTO else int(text)
+
+
+def _unknown(text: str, known: Iterable[str]) -> SizingError:
+    return SizingError(f"'{text}' is not one of {', '.join(known)}")
+
+
+def parse_positive(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
+        raise SizingError(f"'{text}' is not a whole number of at least 1")
+    return int(text)
+
+
+def _percent(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 100:
+        raise SizingError(f"'{text}' is not a percentage: give a whole number from 1 to 100")
+    return int(text)
+
+
+def _context(text: str) -> int:
+    if parse_positive(text) < 2:
+        raise SizingError(f"'{text}' is too short for a prompt and an answer: give at least 2")
+    return int(text)
 
 
 _VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--block-size": ("page_tokens", _page),
     "--dtype": ("dtype", _dtype),
-    "--gpu-memory-percent": ("memory_percent", int),
+    "--gpu-memory-percent": ("memory_percent", _percent),
     "--kv-cache-dtype": ("keys", _kind),
     "--kv-cache-dtype-v": ("values", _kind),
     "--kv-cache-memory": ("kv_bytes", parse_bytes),
     "--kv-tier-memory": ("tier_bytes", parse_bytes),
-    "--max-model-len": ("max_model_len", int),
-    "--max-num-batched-tokens": ("max_num_batched_tokens", int),
-    "--max-num-seqs": ("max_num_seqs", int),
-    "--nodes": ("nodes", int),
-    "--tensor-parallel-size": ("tensor", int),
+    "--max-model-len": ("max_model_len", _context),
+    "--max-num-batched-tokens": ("max_num_batched_tokens", parse_positive),
+    "--max-num-seqs": ("max_num_seqs", parse_positive),
+    "--nodes": ("nodes", parse_positive),
+    "--tensor-parallel-size": ("tensor", parse_positive),
 }
 _SWITCHES = {
     "--allow-lossy": ("lossy", True),

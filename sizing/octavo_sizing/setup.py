@@ -10,6 +10,7 @@ KvKind = Literal["dense", "int8", "fp8"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 DTYPE_BYTES: dict[Dtype, int] = {"bfloat16": 2, "float32": 4}
 KV_KINDS: tuple[KvKind, ...] = get_args(KvKind)
+PAGE_TOKENS = (16, 32, 64, 128)
 GPU_PAGE_TOKENS, CPU_PAGE_TOKENS = 16, 32
 DEFAULT_GPU_MEMORY_PERCENT = 90
 DEFAULT_MAX_NUM_SEQS = 64

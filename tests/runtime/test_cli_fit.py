@@ -94,8 +94,14 @@ def test_what_no_memory_helps_ends_with_1(
     [
         pytest.param([], "--gpu-memory is not given", id="no memory"),
         pytest.param(["--gpu-memory=80Gi", "--memory=1Gi"], "leave one out", id="memory of both"),
-        pytest.param(["--gpu-memory=much"], "'much' is not an amount of memory", id="no amount"),
-        pytest.param(["--gpu-memory=80Gi", "--tensor=two"], "'two' cannot be read", id="no number"),
+        pytest.param(["--gpu-memory=much"], "--gpu-memory: 'much' is not an amount of memory", id="no amount"),
+        pytest.param(
+            ["--gpu-memory=80Gi", "--tensor=two"], "--tensor: 'two' is not a whole number of at least 1", id="no number"
+        ),
+        pytest.param(["--gpu-memory=80Gi", "--tensor=0"], "--tensor: '0' is not a whole", id="no rank"),
+        pytest.param(["--gpu-memory=80"], "--gpu-memory: '80' is less than 1 MiB: a number without", id="no unit"),
+        pytest.param(["--gpu-memory=0"], "--gpu-memory: '0' is less than 1 MiB", id="no memory at all"),
+        pytest.param(["--device=cpu", "--memory=0"], "--memory: '0' is less than 1 MiB", id="no memory of a CPU"),
         pytest.param(["--gpu-memory=80Gi", "--max-model-len=long"], "--max-model-len: 'long'", id="no length"),
     ],
 )

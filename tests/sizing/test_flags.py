@@ -42,11 +42,37 @@ def test_what_a_command_line_says_about_memory(arguments: list[str], expected: S
 
 
 @pytest.mark.parametrize(
-    "argument", ["--max-model-len=many", "--kv-cache-memory=lots", "--dtype=int4", "--block-size="]
+    ("argument", "says"),
+    [
+        ("--max-model-len=many", "'many' is not a whole number of at least 1"),
+        ("--max-model-len=1", "'1' is too short for a prompt and an answer: give at least 2"),
+        ("--max-num-seqs=0", "'0' is not a whole number of at least 1"),
+        ("--max-num-batched-tokens=-1", "'-1' is not a whole number of at least 1"),
+        ("--nodes=0", "'0' is not a whole number of at least 1"),
+        ("--tensor-parallel-size=x", "'x' is not a whole number of at least 1"),
+        ("--gpu-memory-percent=0", "'0' is not a percentage: give a whole number from 1 to 100"),
+        ("--gpu-memory-percent=101", "'101' is not a percentage: give a whole number from 1 to 100"),
+        (
+            "--kv-cache-memory=lots",
+            "'lots' is not an amount of memory: write bytes or a number with k, M, G, T, Ki, Mi",
+        ),
+        ("--kv-cache-dtype=int4", "'int4' is not one of auto, bfloat16, int8, fp8"),
+        ("--dtype=int4", "'int4' is not one of auto, bfloat16, float32"),
+        ("--block-size=17", "'17' is not one of auto, 16, 32, 64, 128"),
+        ("--block-size=", "'' is not one of auto, 16, 32, 64, 128"),
+    ],
 )
-def test_a_value_that_cannot_be_read_is_named(argument: str) -> None:
-    with pytest.raises(SizingError, match=f"{argument.partition('=')[0]}: '"):
+def test_a_value_that_cannot_be_is_named(argument: str, says: str) -> None:
+    with pytest.raises(SizingError, match=f"^{argument.partition('=')[0]}: {says}"):
         with_flags(Setup(), [argument])
+
+
+def test_every_sequence_needs_a_token_of_a_step() -> None:
+    says = "--max-num-batched-tokens 512 is less than --max-num-seqs 513: .* raise the first or lower the second"
+    with pytest.raises(SizingError, match=says):
+        with_flags(Setup(), ["--max-num-seqs=513"])
+    assert with_flags(Setup(), ["--max-num-seqs=513", "--max-num-batched-tokens=513"]).max_num_seqs == 513
+    assert with_flags(Setup(), ["--max-num-batched-tokens=8"]).max_num_batched_tokens == 8
 
 
 @pytest.mark.parametrize(

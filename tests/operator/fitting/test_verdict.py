@@ -133,7 +133,7 @@ def judged(found: Inspection, gpu: GpuMemory | None = None, /, **spec: Any) -> V
             {"runtime": {"extraArgs": ["--kv-cache-memory=lots"]}},
             None,
             "NotSized",
-            "--kv-cache-memory: 'lots' cannot be read",
+            "--kv-cache-memory: 'lots' is not an amount of memory",
             id="a flag that cannot be read",
         ),
     ],
