@@ -37,10 +37,16 @@ REST_S = 0.5
 
 
 async def run(settings: options.Options) -> None:
-    """Until SIGTERM or SIGINT. Raises LostError where another operator may lead instead of this one."""
+    """Until SIGTERM or SIGINT. Raises LostError where another operator may lead instead of this one, AccessError where the API
+    server has no address."""
     async with contextlib.AsyncExitStack() as stack:
         leader = leadership.Leadership(await _elector(settings, stack))
         api = await stack.enter_async_context(kube.connection(settings.access, leader.leads))
+        logger.info(
+            "watching %s; runtime image %s",
+            ", ".join(settings.namespaces) or "the whole cluster",
+            settings.runtime_image or "only from the services",
+        )
         keys: queue.KeyQueue[service.Key] = queue.KeyQueue(rest_s=REST_S)
         watched = watches.Watches()
         watch = handlers.Watch(keys, settings.access, watched, settings.watch_timeout_s)
@@ -163,16 +169,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # At `info` kopf tells about each of its tasks and handlers, and it warns of optional kinds that are not served.
     logging.getLogger("kopf").setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
     logging.getLogger("kopf._core.reactor.observation").setLevel(logging.ERROR)
-    logger.info(
-        "watching %s; runtime image %s",
-        ", ".join(settings.namespaces) or "the whole cluster",
-        settings.runtime_image or "only from the services",
-    )
     try:
         asyncio.run(run(settings))
     except lease.LostError as error:
         logger.error("%s: this operator ends, and begins anew as one that waits", error)
         return 1
+    except kube.AccessError as error:
+        logger.error("%s", error)
+        return 2
     return 0
 
 

@@ -57,6 +57,12 @@ def test_stands_by_and_warns_only_where_asked_to() -> None:
         pytest.param(["--resync=0"], "--resync is 0.0: give at least 1 second", id="no pause"),
         pytest.param(["--watch-timeout=0"], "--watch-timeout is 0.0: give at least 1 second", id="no patience"),
         pytest.param(["--discovery=0.5"], "--discovery is 0.5: give at least 1 second", id="no rest"),
+        pytest.param(["--health-port=65536"], "--health-port is 65536: give a port, 0 to 65535", id="a port too high"),
+        pytest.param(["--metrics-port=-1"], "--metrics-port is -1: give a port", id="a port below zero"),
+        pytest.param(["--webhook-port=99999"], "--webhook-port is 99999: give a port", id="webhook port too high"),
+        pytest.param(["--namespace=Team_A"], "--namespace is Team_A: give a namespace's name", id="no namespace"),
+        pytest.param(["--namespace="], "--namespace is : give a namespace's name", id="an empty namespace"),
+        pytest.param(["--lease=a/b/c"], "--lease is a/b/c: give NAMESPACE/NAME", id="a lease with a part too many"),
         pytest.param(["--lease=octavo"], "--lease is octavo: give NAMESPACE/NAME", id="a lease of no namespace"),
     ],
 )
@@ -66,6 +72,23 @@ def test_refuses_with_the_option_and_the_remedy(
     with pytest.raises(SystemExit):
         options.parse(arguments, {})
     assert says in capsys.readouterr().err
+
+
+def test_a_namespace_of_the_environment_is_looked_at_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options.parse([], {"OCTAVO_NAMESPACES": "team-a,Team_B"})
+    assert "Team_B" in capsys.readouterr().err
+
+
+def test_a_lease_is_called_as_its_release_which_may_have_a_dot() -> None:
+    assert options.parse(["--lease=a/octavo.eu-operator"], {}).lease == Key("a", "octavo.eu-operator")
+
+
+@pytest.mark.parametrize("default", ["8081", "8080", "9443", "8", "600.0", "70.0", "60.0", "info"])
+def test_help_says_what_holds_by_default(default: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options.parse(["--help"], {})
+    assert f"(default: {default})" in " ".join(capsys.readouterr().out.split())
 
 
 def test_models_are_inspected_unless_told_otherwise() -> None:
