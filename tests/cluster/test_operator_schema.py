@@ -110,6 +110,11 @@ def dry_run(kubectl: Kubectl, body: dict[str, Any]) -> dict[str, Any]:
             "raise maxNumBatchedTokens",
             id="fewer tokens than sequences",
         ),
+        pytest.param(
+            {"runtime": {"maxNumSeqs": 513}},
+            "raise maxNumBatchedTokens",
+            id="fewer tokens than sequences by default",
+        ),
         pytest.param({"runtime": {"schedulerDelayMs": -1}}, "greater than or equal to 0", id="negative delay"),
         pytest.param({"runtime": {"schedulerDelayMs": 1001}}, "less than or equal to 1000", id="delay too long"),
         pytest.param({"runtime": {"schedulerDelayMs": 0.5}}, "must be of type integer", id="part of a millisecond"),

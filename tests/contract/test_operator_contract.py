@@ -145,6 +145,8 @@ def test_what_the_crd_says_of_absent_fields_is_the_runtimes_default() -> None:
     fields, defaults = spec_schema()["runtime"]["properties"], ServeConfig(model="m")
     said = {path: schema.get("description", "").partition("Absent: ")[2] for path, schema in schemas(fields)}
     assert said["maxNumSeqs"].startswith(f"automatic, which is {DEFAULT_MAX_NUM_SEQS}, halved ")
+    rules = [rule["rule"] for rule in spec_schema()["runtime"]["x-kubernetes-validations"]]
+    assert [rule for rule in rules if f" : {defaults.max_num_batched_tokens}) >= self.maxNumSeqs" in rule]
     assert said["maxNumBatchedTokens"] == f"the runtime's default, {defaults.max_num_batched_tokens}."
     assert said["schedulerDelayMs"] == f"the runtime's default, {defaults.scheduler_delay_ms:.0f}."
     assert said["chunkedPrefill"] == f"the runtime's default, {str(defaults.chunked_prefill).lower()}."

@@ -37,7 +37,7 @@ def test_defaults_are_those_of_serve() -> None:
     assert assumed.max_num_seqs == config.DEFAULT_MAX_NUM_SEQS
     assert assumed.max_num_batched_tokens == runtime.max_num_batched_tokens
     assert assumed.memory_percent == runtime.gpu_memory_percent
-    assert config.BLOCK_SIZES == ("auto", *map(str, setup.PAGE_TOKENS))
+    assert ("auto", *map(str, setup.PAGE_TOKENS)) == config.BLOCK_SIZES
     assert (runtime.block_size, runtime.kv_cache_dtype, runtime.dtype) == ("auto", "auto", "auto")
     assert not runtime.allow_lossy
     assert setup.DEFAULT_CPU_KV_BYTES == reservation.DEFAULT_KV_BYTES
