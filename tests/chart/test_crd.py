@@ -1,10 +1,14 @@
 """The CRD and the chart's copy of it, as text and by the rules that every field has to keep."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
+from octavo_operator import autoscaling, monitoring, routing
+from octavo_operator.fitting import verdict
+from octavo_operator.state import degradation
 from tests.chart.render import COPY, SOURCE, chart_crd
 
 Schema = dict[str, Any]
@@ -65,6 +69,16 @@ def test_replicas_has_no_default_and_a_new_status_is_nobodys() -> None:
     known = dict(fields())
     assert "default" not in known["spec.replicas"]
     assert known["status"]["default"] == {"observedGeneration": -1}
+
+
+def test_the_conditions_are_listed_where_people_look() -> None:
+    page = (SOURCE.parents[1] / "docs" / "status.md").read_text()
+    table = page.partition("## Conditions")[2].partition("\n## ")[0]
+    documented = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    features = {autoscaling.TYPE, degradation.TYPE, monitoring.TYPE, routing.TYPE, verdict.CONDITION}
+    assert features | {"Ready", "Available", "Reconciling", "Stalled", "SpecValid"} <= documented
+    described = dict(fields())["status.conditions"]["description"]
+    assert documented == {name for name in re.findall(r"\w+", described) if name in documented}
 
 
 def test_every_rule_has_a_message_that_names_the_remedy() -> None:
