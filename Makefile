@@ -29,8 +29,11 @@ demo: setup ## cluster, images, helm install, one InferenceService, one streamed
 serve: setup ## the runtime alone, without Kubernetes, on SmolLM2-135M (MODEL=<path> for another)
 	@$(BIN)/octavo serve "$$($(BIN)/python -m tests.runtime.models $(MODEL))" --served-model-name $(notdir $(MODEL)) --host 127.0.0.1
 
-test: setup ## all tests but those that need a GPU (the cluster tier starts a Kubernetes where it can)
-	@$(BIN)/pytest -m "not gpu"
+test: setup ## all tests but those that need a GPU and the long ones (the cluster tier starts a Kubernetes where it can)
+	@$(BIN)/pytest -m "not gpu and not long"
+
+test-long: setup ## tests that take minutes of a cluster each: survival, scale, elections
+	@$(BIN)/pytest -m long
 
 test-fast: setup ## tests without the cluster tier
 	@$(BIN)/pytest -m "not gpu and not cluster"
@@ -75,4 +78,4 @@ bench: setup ## the serving benchmark: the mixed workload and one stream, beside
 lock: ## pin all dependencies again (needs uv)
 	@requirements/lock.sh
 
-.PHONY: help setup demo serve test test-fast test-gpu check lint types imports format cluster cluster-down images base chart bench lock
+.PHONY: help setup demo serve test test-long test-fast test-gpu check lint types imports format cluster cluster-down images base chart bench lock

@@ -87,11 +87,11 @@ def run_command(
 
 
 def wait_for(check: Callable[[], T | None], timeout_s: float, what: str, *, interval_s: float = 0.25) -> T:
-    """The first result of `check` that is neither None nor False; `TimeoutError` names `what` when time is over."""
+    """The first result of `check` that is true, as an empty list is not; `TimeoutError` names `what` when time is over."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         result = check()
-        if result is not None and result is not False:
+        if result:
             return result
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"waited {timeout_s:.0f} s for {what}")
