@@ -15,16 +15,24 @@ from octavo_sizing.fit import Fit, fit
 from octavo_sizing.flags import KNOWN, parse_positive, with_flags
 from octavo_sizing.inspection import Inspection
 from octavo_sizing.report import CPU_FLAGS, FLAGS, Words, fields, verdict
-from octavo_sizing.setup import Setup
+from octavo_sizing.setup import DEFAULT_MAX_NUM_SEQS, Setup
 from octavo_sizing.sharding import possible_degrees
 from octavo_sizing.weights import parameters
 
 _LEAST_MEMORY_BYTES = 1 << 20
 _OWN = ("--tensor-parallel-size",)  # flags of `serve` that have a shorter name here
 
+_HELP = {  # where what `serve` says of itself is not so here
+    "--dtype": "type of weights and KV cache (default: bfloat16)",
+    "--kv-cache-memory": "memory for KV pages, such as 2Gi: of each GPU, or of all CPU ranks of a node together (default: what "
+    "is left on a GPU; on CPUs half of that, at most 2Gi)",
+    "--max-num-seqs": f"most sequences in one step (default: {DEFAULT_MAX_NUM_SEQS})",
+    "--nodes": "number of nodes that share the ranks (default: 1)",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="as `serve` takes it; or a config.json alone")
+    parser.add_argument("model", help="as `serve` takes it; or a model's config.json alone")
     parser.add_argument("--device", choices=["gpu", "cpu"], default="gpu", help="what computes (default: gpu)")
     parser.add_argument("--gpu-memory", metavar="BYTES", help="memory of one GPU, such as 80Gi")
     parser.add_argument("--memory", metavar="BYTES", help="with --device cpu: the limit of the process (default: none)")
@@ -66,7 +74,7 @@ def _shared() -> list["Field[Any]"]:
 
 
 def _add(parser: argparse.ArgumentParser, field: "Field[Any]") -> None:
-    text = f"as for `serve`: {field.metadata['help']}".replace("%", "%%")
+    text = f"as for `serve`: {_HELP.get(flag_name(field), field.metadata['help'])}".replace("%", "%%")
     if isinstance(field.default, bool):
         parser.add_argument(flag_name(field), action=argparse.BooleanOptionalAction, help=text)
     else:

@@ -112,6 +112,24 @@ def test_what_cannot_be_told_ends_with_2(
     assert says in capsys.readouterr().err
 
 
+def test_a_configuration_may_have_any_name_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "llama-8b.json"
+    path.write_text(json.dumps(LLAMA_8B))
+    assert main(["fit", str(path), "--gpu-memory=80Gi"]) == 0
+    path.write_text("{}")
+    assert main(["fit", str(path), "--gpu-memory=80Gi"]) == 2
+    assert f"octavo fit: {path}: architecture (none) is not supported" in capsys.readouterr().err
+
+
+def test_help_says_what_is_so_here(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["fit", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "number of nodes that share the ranks (default: 1)" in text
+    assert "on CPUs half of that, at most 2Gi)" in text
+    assert not re.search("LWS_|AVX2|cgroup|half of it while", text)
+
+
 def test_a_model_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "/models/none.gguf", "--gpu-memory=80Gi"]) == 2
     assert "octavo fit: the model /models/none.gguf does not exist" in capsys.readouterr().err

@@ -77,6 +77,11 @@ def from_hugging_face_json(path: Path, raw: object) -> ModelConfig:
         raise ModelError(
             f"{path}: architecture {architecture} is not supported; supported: {', '.join(_HF_ARCHITECTURES)}"
         )
+    if raw.get("quantization_config"):
+        raise ModelError(
+            f"{path}: quantized checkpoints (quantization_config) are not supported by this version: give the model in bfloat16, "
+            "float16 or float32, or as GGUF"
+        )
     _refuse(path, "hidden_act", raw.get("hidden_act", "silu"), "silu")
     _refuse(path, "mlp_bias", raw.get("mlp_bias", False), False)
     if architecture != "Qwen2ForCausalLM":

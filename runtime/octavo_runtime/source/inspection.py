@@ -23,6 +23,7 @@ from octavo_sizing.model import Model
 
 ReadBytes = Callable[[int, int], bytes]  # from a place up to another, of one file
 
+_CONFIG_SUFFIX = ".json"
 _HEADER_BYTES = 64 << 10  # read at once of a safetensors file
 _GGUF_HEADER_BYTES = 1 << 20  # read first; four times as much each time that the header goes on
 _MOST_HEADER_BYTES = 256 << 20
@@ -48,7 +49,7 @@ class _Tensor:
 
 
 def inspect(source: str, token_file: str | None = None) -> Inspection:
-    """Sizes of what `octavo serve` takes as a model; also of a bare `config.json`, whose weights count as none.
+    """Sizes of what `octavo serve` takes as a model; also of a `config.json` alone, by any name in .json, without weights.
 
     Raises SourceError, OSError, and ModelError or GgufError for what is wrong with the model's files.
     """
@@ -59,12 +60,12 @@ def inspect(source: str, token_file: str | None = None) -> Inspection:
     path = local_path(source)
     if path.is_dir():
         return _of_folder(source, path)
-    if path.name == CONFIG and path.is_file():
+    if path.suffix == _CONFIG_SUFFIX and path.is_file():
         return _made(source, path, _json(path, path.read_bytes()), [])
     if is_gguf(path):
         return _of_gguf(source, path, read_header(path))
     what = "is neither a GGUF file nor a model folder" if path.exists() else "does not exist"
-    raise SourceError(f"the model {path} {what}: {FORMS}")
+    raise SourceError(f"the model {path} {what}: {FORMS}; `octavo fit` also takes a config.json alone")
 
 
 def _of_folder(source: str, folder: Path) -> Inspection:
@@ -76,7 +77,10 @@ def _of_folder(source: str, folder: Path) -> Inspection:
     except LayoutError as error:
         raise ModelError(f"{folder / INDEX} {error}: fetch it again") from error
     if not names:
-        raise ModelError(f"{folder} holds no *.safetensors file: give a folder with config.json and *.safetensors")
+        raise ModelError(
+            f"{folder} holds no *.safetensors file: give a folder with config.json and *.safetensors; "
+            f"`octavo fit` also takes {folder / CONFIG} alone"
+        )
     tensors = [tensor for name in names for tensor in _in_file(folder / name)]
     return _made(source, folder / CONFIG, raw, tensors)
 

@@ -148,7 +148,11 @@ def test_a_failure_is_one_line_here_and_in_the_termination_log(
     [
         pytest.param({}, "has no config.json", id="empty"),
         pytest.param({"config.json": b"["}, "config.json cannot be read", id="configuration"),
-        pytest.param({"config.json": json.dumps(CONFIG).encode()}, "holds no .*safetensors", id="no weights"),
+        pytest.param(
+            {"config.json": json.dumps(CONFIG).encode()},
+            "holds no .*safetensors; `octavo fit` also takes .*/config.json alone$",
+            id="no weights",
+        ),
         pytest.param(
             {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": b"\xff" * 100},
             "cannot be read as safetensors",
@@ -161,6 +165,14 @@ def test_a_failure_is_one_line_here_and_in_the_termination_log(
             },
             "architecture BertModel is not supported",
             id="architecture",
+        ),
+        pytest.param(
+            {
+                "config.json": json.dumps({**CONFIG, "quantization_config": {"quant_method": "gptq"}}).encode(),
+                "model.safetensors": b"\x02" + b"\0" * 7 + b"{}",
+            },
+            "quantized checkpoints .quantization_config. are not supported by this version",
+            id="quantized",
         ),
     ],
 )
