@@ -17,7 +17,7 @@ SERVICES = 6
 SETTLED_S = 180.0
 # Nothing has to be pulled or inspected: the services are suspended.
 WORDS = ("--runtime-image=registry.invalid/octavo-runtime:1", "--no-inspection")
-pytestmark = pytest.mark.usefixtures("own_cluster")
+pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.lonely import without_operator
 
 FLEET = Fleet(20, ("octavo-scale-test",), ("--namespace=octavo-scale-test",))
-pytestmark = pytest.mark.usefixtures("own_cluster")
+pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

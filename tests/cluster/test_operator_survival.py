@@ -20,7 +20,7 @@ from tests.operator.live import KIND, applied, service, wait_for_condition
 
 # Nothing has to be pulled or inspected: the services are suspended.
 WORDS = ("--runtime-image=registry.invalid/octavo-runtime:1", "--no-inspection")
-pytestmark = pytest.mark.usefixtures("own_cluster")
+pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
