@@ -255,7 +255,7 @@ def test_fills_in_defaults_but_no_replicas(octavo: Kubectl) -> None:
     assert stored["spec"] == {
         "model": FILE,
         "device": "gpu",
-        "parallelism": {"tensor": 1},
+        "parallelism": {"nodes": 1, "tensor": 1},
         "gpu": {"resource": "nvidia.com/gpu"},
         "rollout": {"drainTimeoutSeconds": 60},
     }

@@ -36,9 +36,10 @@ def test_waiting_returns_the_first_result_that_is_one() -> None:
     assert wait_for(lambda: next(answers), 5.0, "an answer", interval_s=0.0) == "here"
 
 
-def test_an_empty_result_is_a_result() -> None:
-    answers: list[list[str]] = [[]]
-    assert wait_for(answers.pop, 5.0, "a list", interval_s=0.0) == []
+def test_an_empty_result_is_none_yet() -> None:
+    answers: list[list[str]] = [["here"], []]
+    assert wait_for(answers.pop, 5.0, "a list", interval_s=0.0) == ["here"]
+
 
 
 def test_when_time_is_over_the_error_names_what_was_awaited() -> None:
