@@ -161,6 +161,7 @@ def test_load_makes_pods_by_keda_and_rest_takes_them_away(with_keda: Kubectl) ->
     scale_up_and_down(with_keda)
 
 
+@pytest.mark.long
 def test_switched_off_the_number_is_the_users_again(with_keda: Kubectl) -> None:
     with_keda.run("patch", KIND, NAME, "--type=json", '--patch=[{"op": "remove", "path": "/spec/autoscaling"}]')
     with_keda.patch(KIND, NAME, {"spec": {"replicas": 1}})

@@ -11,7 +11,7 @@ from tests.cluster.strict_clients import Tally, asking
 from tests.operator.live import KIND, Object, applied, service, shared_namespace, wait_for_condition
 
 # The address of a Service leads somewhere only on the cluster's own machine, and a node is drained.
-pytestmark = pytest.mark.usefixtures("own_cluster")
+pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.long]
 
 READY_S = 240.0
 TOKENS = 8

@@ -264,6 +264,7 @@ def test_argo_cd_judges_by_the_documented_script(life: Life) -> None:
     assert {"Progressing", "Healthy", "Degraded", "Suspended"} == set(told)
 
 
+@pytest.mark.long
 def test_applying_it_again_every_second_changes_nothing(reapplied: Loop, life: Life) -> None:
     wait_for(lambda: reapplied.times >= 15 or reapplied.failure, 40.0, "15 rounds")
     assert reapplied.failure is None
