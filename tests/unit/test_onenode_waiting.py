@@ -41,7 +41,6 @@ def test_an_empty_result_is_none_yet() -> None:
     assert wait_for(answers.pop, 5.0, "a list", interval_s=0.0) == ["here"]
 
 
-
 def test_when_time_is_over_the_error_names_what_was_awaited() -> None:
     with pytest.raises(TimeoutError, match="waited 0 s for the moon"):
         wait_for(lambda: None, 0.0, "the moon", interval_s=0.0)
