@@ -32,7 +32,7 @@ logger = logging.getLogger("octavo_operator")
 
 CRD_POLL_S = 2.0
 STOP_S = 10.0
-# Halves the reconciles of a service that starts, and nobody waits for half a second.
+# What happens to a service within it is one reconcile; nobody waits for half a second.
 REST_S = 0.5
 
 

@@ -8,14 +8,13 @@ holder stops 3 s before anybody may take over, whatever keeps it from renewing: 
 import asyncio
 import contextlib
 import dataclasses
-import datetime
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from octavo_operator import kube
+from octavo_operator import kube, moments
 from octavo_operator.kinds import LEASE
 from octavo_operator.service import Key
 
@@ -118,7 +117,7 @@ class Elector:
         if self._live is None or not self.leads():
             return
         self._renewed_s = -math.inf
-        await self._write(self._live, released(self._live["spec"], _now()))
+        await self._write(self._live, released(self._live["spec"], moments.micro_time()))
 
     async def _tried(self) -> bool:
         """One attempt to take or renew the lease. That the API server cannot be asked is a failed attempt, no more."""
@@ -144,7 +143,7 @@ class Elector:
             return False
         # From before the request on, since the API server may have written it at once and answered late.
         began_s = self._clock()
-        self._live = await self._write(live, claimed(spec, self._identity, _now()))
+        self._live = await self._write(live, claimed(spec, self._identity, moments.micro_time()))
         self._renewed_s = began_s
         return True
 
@@ -159,7 +158,3 @@ class Elector:
                 metadata = {"name": self._key.name, "namespace": self._key.namespace}
                 return await self._api.create(LEASE, {**body, "metadata": metadata})
             return await self._api.replace(LEASE, {**body, "metadata": live["metadata"]})
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

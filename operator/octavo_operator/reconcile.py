@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import datetime
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from octavo_operator import (
     groups,
     kinds,
     kube,
+    moments,
     observed,
     pins,
     plan,
@@ -156,7 +156,7 @@ class Reconciler:
                 told.readings.values(),
                 status_before,
                 askable=any(pod.running and pod.serving and not pod.ending for pod in pods),
-                since=_time(told.signal.age_s),
+                since=moments.time(told.signal.age_s),
             ),
         )
 
@@ -165,7 +165,7 @@ class Reconciler:
         await self._write_status(live, status.stalled(live, problem, self._observe(live, found), kept))
 
     async def _write_status(self, live: Body, desired: dict[str, Any]) -> None:
-        changed = status.merged(live.get("status", {}), desired, _time())
+        changed = status.merged(live.get("status", {}), desired, moments.time())
         if changed is not None:
             await self._api.apply_status(kinds.INFERENCE_SERVICE, live, changed)
             await self._tell(live, notes.of_status(live.get("status", {}), changed))
@@ -175,9 +175,3 @@ class Reconciler:
             key = service.Key(live["metadata"]["namespace"], live["metadata"]["name"])
             subject = ledger.Subject(key, live["metadata"]["uid"], self._watched.pods_of(key))
             await self._journal.tell(subject, told)
-
-
-def _time(ago_s: float = 0.0) -> str:
-    """RFC 3339."""
-    moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=ago_s)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

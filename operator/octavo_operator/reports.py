@@ -1,6 +1,6 @@
 """What the features of a service say in its status, besides the conditions that every service has. Pure.
 
-A feature adds one line here: its conditions (none where it is not asked for) or its fields.
+A feature adds one line here: its conditions, none where it is not asked for.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ NOTHING = Report()
 
 
 def report(service: Service, plan: Plan, observed: Observed) -> Report:
-    return Report(tuple(_conditions(service, plan, observed)), _fields(service, plan, observed))
+    return Report(tuple(_conditions(service, plan, observed)))
 
 
 def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condition]:
@@ -43,7 +43,3 @@ def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condit
         *prospects.conditions(service, plan, observed),
         *(condition for condition in found if condition is not None),
     ]
-
-
-def _fields(service: Service, plan: Plan, observed: Observed) -> dict[str, Any]:
-    return {}

@@ -1,11 +1,10 @@
 """Writes Events. One that cannot be written is lost; nothing waits for one."""
 
-import datetime
 import logging
 import socket
 from collections.abc import Callable
 
-from octavo_operator import kinds, kube
+from octavo_operator import kinds, kube, moments
 from octavo_operator.events.ledger import Ledger, Subject
 from octavo_operator.events.notes import Note
 
@@ -20,9 +19,7 @@ class Journal:
     async def tell(self, subject: Subject, notes: list[Note]) -> None:
         """Writes them as far as the service's allowance goes."""
         for note in notes:
-            event = self._ledger.event(
-                subject, note, datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            )
+            event = self._ledger.event(subject, note, moments.micro_time())
             if event is None:
                 logger.debug("%s: no Event, for there were too many: %s: %s", subject.key, note.reason, note.text)
                 continue
