@@ -71,6 +71,8 @@ def adapted(scaled: Kubectl, folder: Path) -> Iterator[Kubectl]:
 def with_keda(scaled: Kubectl, folder: Path) -> Iterator[Kubectl]:
     with metrics_apis.keda(scaled, scaled.namespace or "", folder):
         yield scaled
+        # While KEDA is there to take its finalizer from the ScaledObject, which the operator makes again as long as it is wanted.
+        scaled.delete(KIND, NAME)
 
 
 def pods(kubectl: Kubectl) -> list[Object]:

@@ -54,5 +54,6 @@ def test_may_do_nothing_else(octavo: Kubectl, verb: str, resource: str) -> None:
 
 def test_the_chart_says_the_next_command(octavo: Kubectl) -> None:
     notes = helm(octavo.access, "get", "notes", RELEASE)
-    assert "kubectl apply -f crds/examples/smollm2.yaml" in notes
+    assert "kubectl apply -f my-service.yaml" in notes
+    assert "kubectl get oisvc --watch" in notes
     assert "--take-ownership" in notes
