@@ -32,7 +32,7 @@ class Answer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writer = _Writer(send, self._headers_now)
         try:
-            with self._service.drain.request():
+            with self._service.drain.request(scope.get("client")):
                 await _until_disconnect(self._run(writer), receive)
         except ApiError as error:
             await writer.error(error)
@@ -41,10 +41,9 @@ class Answer(Response):
             await writer.error(EngineFailedError("the server failed at this request; its log says why"))
 
     def _headers_now(self) -> dict[str, str]:
-        """What every response says now: the memory ladder's level as far as it is known, and to leave where a drain has begun."""
+        """What every response says now: the memory ladder's level as far as it is known."""
         stats = self._service.engine.stats
-        pressure = {"x-octavo-pressure": str(stats.pressure_level if stats else 0)}
-        return pressure if self._service.drain.phase == "serving" else {**pressure, "connection": "close"}
+        return {"x-octavo-pressure": str(stats.pressure_level if stats else 0)}
 
     async def _run(self, writer: "_Writer") -> None:
         job = await self._job()

@@ -24,6 +24,7 @@ from octavo_runtime.server.errors import (
     UnavailableError,
     from_validation,
 )
+from octavo_runtime.server.leaving import TellsToLeave
 from octavo_runtime.server.options import check_ids
 from octavo_runtime.server.probe_answer import PATHS
 from octavo_runtime.server.prompt import chat_text
@@ -50,6 +51,7 @@ def build_app(service: Service, probe: probes.Probes) -> FastAPI:
     _add_head(app)
     if service.keys is not None:
         app.add_middleware(KeyGate, keys=service.keys)
+    app.add_middleware(TellsToLeave, drain=service.drain)
     return app
 
 

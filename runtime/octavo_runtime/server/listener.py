@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from octavo_runtime.config import ConfigError, ServeConfig
-from octavo_runtime.server.drain import DrainPhase
+from octavo_runtime.server.drain import Client
 from octavo_runtime.server.health_server import Answering, HealthServer
 
 KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, so that they close first
@@ -34,16 +34,18 @@ class HttpServer(uvicorn.Server):
             )
         )
 
-    def leave_connections(self, phase: DrainPhase) -> None:
-        """Ends connections as a drain goes on: busy ones after their answer; once new requests are refused, idle ones too.
+    def connected(self) -> frozenset[Client]:
+        """Where the open connections come from."""
+        found = [connection.client for connection in self._connections()]
+        return frozenset((host, port) for host, port in filter(None, found) if port is not None)
 
-        Before that an idle one is left alone: a request may be on its way, and is answered.
-        """
-        for connection in list(self.server_state.connections):
-            assert isinstance(connection, H11Protocol), "http is h11"
-            cycle = connection.cycle
-            if phase == "refusing" or (cycle is not None and not cycle.response_complete):
-                connection.shutdown()
+    def leave_connections(self) -> None:
+        """Ends idle connections now and busy ones after their answer."""
+        for connection in self._connections():
+            connection.shutdown()
+
+    def _connections(self) -> list[H11Protocol]:
+        return [connection for connection in self.server_state.connections if isinstance(connection, H11Protocol)]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

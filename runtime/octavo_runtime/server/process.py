@@ -78,7 +78,7 @@ class _Server:
         health.probes = self._probes
         listener = listen(self._config.host, self._config.port)
         http = HttpServer(build_app(self._service, self._probes))
-        self._service.drain.on_phase = http.leave_connections
+        self._service.drain.connected = http.connected
         await self._control.start()
         self._catch_signals()
         supervising = asyncio.create_task(self._supervisor.run())
@@ -88,6 +88,7 @@ class _Server:
         try:
             await asyncio.wait({supervising, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            http.leave_connections()  # at once when nothing is in flight: without an engine no request would be answered
             await self._supervisor.stop()  # streams that a drain could not wait for end with an error event
             await asyncio.gather(supervising, return_exceptions=True)
             http.should_exit = True

@@ -16,7 +16,7 @@ class Stream:
     def __init__(
         self, server: RunningServer, max_tokens: int = CONTEXT_TOKENS - 100, stream: bool = True, **options: Any
     ) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         body = {
             "model": "tiny",
             "messages": [{"role": "user", "content": "Hi"}],
@@ -26,8 +26,8 @@ class Stream:
             **options,
         }
         headers = {"content-type": "application/json"}
-        self._connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
-        self._socket = self._connection.sock
+        self.connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        self._socket = self.connection.sock
         self._answer: http.client.HTTPResponse | None = None
 
     def begin(self) -> "Stream":
@@ -37,12 +37,7 @@ class Stream:
         return self
 
     def response(self) -> http.client.HTTPResponse:
-        return self._connection.getresponse()
-
-    def is_left(self) -> bool:
-        """Whether the server has closed the connection, once the answer was read to its end."""
-        self._socket.settimeout(10)
-        return self._socket.recv(1) == b""
+        return self.connection.getresponse()
 
     def rest(self) -> list[dict[str, Any]]:
         """The events that are left, without the final [DONE], which must be there."""
@@ -55,7 +50,7 @@ class Stream:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def kill(self) -> None:
         """Go away without a word: the kernel sends a reset."""

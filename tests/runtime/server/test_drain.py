@@ -3,7 +3,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from octavo_runtime.server.drain import Drain, Pace
+from octavo_runtime.server.drain import LINGER_S, Drain, Pace
 from octavo_runtime.server.errors import UnavailableError
 
 
@@ -35,6 +35,37 @@ def test_requests_enter_while_it_settles_and_are_waited_for() -> None:
         with drain.request():
             await asyncio.wait({draining}, timeout=0.3)  # longer than it settles
             assert not draining.done()
+        assert await draining
+
+    run(scenario)
+
+
+def test_a_request_on_a_connection_older_than_the_refusals_is_answered() -> None:
+    async def scenario() -> None:
+        drain, old, new = Drain(), ("10.0.0.1", 1), ("10.0.0.1", 2)
+        drain.connected = lambda: {old}
+        assert await drain.run(settle_s=0, timeout_s=0)
+        drain.connected = lambda: {old, new}
+        with drain.request(old):
+            assert not await drain.run(settle_s=0, timeout_s=0.01)
+        with pytest.raises(UnavailableError), drain.request(new):
+            pass
+
+    run(scenario)
+
+
+def test_waits_for_who_asks_again_after_an_answer_that_could_not_tell_to_leave() -> None:
+    async def scenario() -> None:
+        drain, client = Drain(), ("10.0.0.1", 1)
+        drain.connected = lambda: {client}
+        with drain.request(client):
+            draining = asyncio.create_task(drain.run(settle_s=0, timeout_s=10))
+            await asyncio.sleep(0)
+        await asyncio.wait({draining}, timeout=LINGER_S / 2)
+        assert not draining.done()
+        with drain.request(client):
+            await asyncio.wait({draining}, timeout=LINGER_S)
+            assert not draining.done(), "it asked again"
         assert await draining
 
     run(scenario)
