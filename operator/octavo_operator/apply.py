@@ -2,7 +2,7 @@
 
 Server-side apply bumps nothing when nothing changes, but it is still a write to the API server and its audit log; an idle operator
 makes none. A child differs where a desired leaf is not live, where our apply entry in `metadata.managedFields` owns a path that
-is no longer desired, or where that entry is missing. Fields that others added are theirs and stay.
+is no longer desired, where it lacks a number of pods that is desired, or where it is missing. Fields that others added are theirs and stay.
 """
 
 import json
@@ -39,7 +39,7 @@ def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str
     owned = owned_fields(live)
     if owned is None:
         return ["metadata.managedFields"]
-    return sorted({*_missing(desired, live, ""), *_stale(owned, desired, "")})
+    return sorted({*_missing(desired, live, ""), *_stale(owned, desired, ""), *_given_up(owned, desired)})
 
 
 def port_repairs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -194,6 +194,12 @@ def _stale(owned: Mapping[str, Any], desired: Any, path: str) -> Iterator[str]:
                 yield from _stale(below, item, here)
         elif kind == "v" and (not isinstance(desired, Sequence) or json.loads(text) not in desired):
             yield f"{path}[{text}]"
+
+
+def _given_up(owned: Mapping[str, Any], desired: Mapping[str, Any]) -> Iterator[str]:
+    """The number of pods where it is ours again: the autoscaler that had it may have left the very number that is desired."""
+    if "replicas" in desired.get("spec", {}) and "f:replicas" not in owned.get("f:spec", {}):
+        yield "spec.replicas"
 
 
 def _find(items: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:

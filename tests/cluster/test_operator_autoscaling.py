@@ -163,11 +163,9 @@ def test_load_makes_pods_by_keda_and_rest_takes_them_away(with_keda: Kubectl) ->
     scale_up_and_down(with_keda)
 
 
-@pytest.mark.long
 def test_switched_off_the_number_is_the_users_again(with_keda: Kubectl) -> None:
     with_keda.run("patch", KIND, NAME, "--type=json", '--patch=[{"op": "remove", "path": "/spec/autoscaling"}]')
     with_keda.patch(KIND, NAME, {"spec": {"replicas": 1}})
-    # Beside it the autoscaler's last number may stand, where it was the same.
     wait_for(lambda: "octavo-operator" in owners_of_replicas(with_keda), 30, "the operator to own the number")
     wait_for(lambda: with_keda.get("scaledobject", f"{NAME}-autoscaler") is None, 30, "the ScaledObject to go")
     found = wait_for_condition(with_keda, NAME, "Ready", "True", timeout_s=READY_S)

@@ -12,6 +12,7 @@ from octavo_operator import apply
 from octavo_operator.desired.deployment import deployment
 from octavo_operator.desired.service import cluster_service
 from octavo_operator.plan import plan
+from octavo_operator.replicas import without_number
 from tests.operator.samples import UID, parsed
 
 MERGE_KEYS = {
@@ -187,6 +188,13 @@ def test_a_lost_apply_entry_is_a_difference() -> None:
         {**entry, "operation": "Update"} for entry in applied["metadata"]["managedFields"]
     ]
     assert apply.differences(desired(), applied) == ["metadata.managedFields"]
+
+
+def test_a_number_of_pods_that_an_autoscaler_left_is_ours_again() -> None:
+    applied = live(without_number(desired()))
+    applied["spec"]["replicas"] = desired()["spec"]["replicas"]
+    assert apply.differences(without_number(desired()), applied) == []
+    assert apply.differences(desired(), applied) == ["spec.replicas"]
 
 
 SPECS = st.fixed_dictionaries(
