@@ -2,7 +2,7 @@
 
 Server-side apply bumps nothing when nothing changes, but it is still a write to the API server and its audit log; an idle operator
 makes none. A child differs where a desired leaf is not live, where our apply entry in `metadata.managedFields` owns a path that
-is no longer desired or lacks a desired number of pods, or where that entry is missing. Fields that others added are theirs and stay.
+is no longer desired or lacks a desired number of pods, or where that entry is missing. What others added is theirs and stays.
 """
 
 import json
