@@ -192,6 +192,11 @@ def arguments(*given: str) -> Object:
             id="two certificates",
         ),
         pytest.param(
+            {"webhook": {**CERT_MANAGER, "caBundle": "QUJD"}},
+            "webhook.caBundle and webhook.certManager.enabled exclude",
+            id="two authorities",
+        ),
+        pytest.param(
             {"webhook": {**CERT_MANAGER, "enabled": False}}, "set webhook.enabled too", id="a certificate of no webhook"
         ),
         pytest.param(

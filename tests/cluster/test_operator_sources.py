@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from octavo_operator.names import CACHE_DIR
 from octavo_runtime.source.hub import CHUNK_BYTES
-from tests.cluster import model_image
+from tests.cluster import model_image, preloading
 from tests.cluster.conversation import ask, port_forward
+from tests.cluster.installation import Images
 from tests.cluster.kubectl import Kubectl, condition, wait_for
 from tests.cluster.onenode import layout
 from tests.operator.live import Object, applied, service, shared_namespace, wait_for_condition
@@ -26,6 +28,7 @@ READY_S = 240.0
 RUNTIME_USER = 65532
 TOKEN = "hf_for-tests"
 COMMIT = "1" * 40
+SMALL_MODEL = "file:///models/smollm2.gguf"
 SERVICES = ("hub-claim", "hub-folder", "hub-pod", "image", "claim")
 
 
@@ -50,9 +53,9 @@ def namespace(cluster: Kubectl, octavo: Kubectl) -> Iterator[Kubectl]:
 
 @pytest.fixture(scope="module")
 def folders(namespace: Kubectl, model: Path) -> Iterator[Path]:
-    """Folders of the node: two volumes with their claims, one that pods may mount by its path."""
+    """Folders of the node: two volumes with their claims, two that pods may mount by their paths."""
     root = layout.VOLUMES / (namespace.namespace or "")
-    for name in ("cache", "weights", "node"):
+    for name in ("cache", "weights", "node", "kept"):
         (root / name).mkdir(parents=True)
     tiny_folder = root / "weights" / "tiny"
     tiny_folder.mkdir()
@@ -73,8 +76,8 @@ def folders(namespace: Kubectl, model: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def starting(namespace: Kubectl, folders: Path, hub: Hub, model: Path) -> Iterator[Kubectl]:
-    """All services, just applied."""
+def starting(namespace: Kubectl, folders: Path, hub: Hub, model: Path, images: Images) -> Iterator[Kubectl]:
+    """All services, just applied, and what preloads the small model into the folder `kept`."""
     namespace.apply(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub"}, "stringData": {"token": TOKEN}},
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"keys": "none\nother"}},
@@ -89,7 +92,10 @@ def starting(namespace: Kubectl, folders: Path, hub: Hub, model: Path) -> Iterat
     services[0]["spec"] |= {"replicas": 2, "auth": {"apiKeySecretRef": {"name": "keys", "key": "keys"}}}
     services += [tiny("image", f"oci://{image}/models/tiny"), tiny("claim", "pvc://weights/tiny", replicas=2)]
     assert [item["metadata"]["name"] for item in services] == list(SERVICES)
+    kept = str(folders / "kept")
+    namespace.apply(preloading.daemon(namespace.namespace or "", images.runtime_demo, SMALL_MODEL, kept))
     with ExitStack() as stack:
+        stack.callback(namespace.delete, "daemonset", preloading.NAME, wait=False)
         for item in services:
             stack.enter_context(applied(namespace, item))
         yield namespace
@@ -196,3 +202,14 @@ def test_a_model_that_cannot_be_had_says_why_and_what_to_do(starting: Kubectl, h
         wait_for_condition(
             starting, "wrong", "Ready", "False", says="has no revision 'v9': give a branch", timeout_s=90
         )
+
+
+def test_a_pod_starts_from_what_the_nodes_daemon_keeps_in_memory(starting: Kubectl, folders: Path) -> None:
+    wait_for(lambda: preloading.holds(starting), READY_S, "the daemon to hold the model")
+    kept = folders / "kept"
+    [packed] = (kept / "weights").glob("*.packed")
+    item = service("preloaded", model={"source": SMALL_MODEL, "cache": {"hostPath": {"path": str(kept)}}})
+    with applied(starting, item):
+        wait_for_condition(starting, "preloaded", "Ready", "True", timeout_s=READY_S)
+        log = starting.run("logs", "deployment/preloaded")
+        assert f"weights cache: mapped {CACHE_DIR}/weights/{packed.name}" in log

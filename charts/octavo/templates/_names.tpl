@@ -33,6 +33,27 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{- define "octavo.preload" -}}
+{{ printf "%s-preload" .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "octavo.preload.image" -}}
+{{ required "set preload.image or runtime.image to the runtime's image, which preloads models" (.Values.preload.image | default .Values.runtime.image) }}
+{{- end }}
+
+{{- define "octavo.preload.selector" -}}
+app.kubernetes.io/name: octavo-preload
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "octavo.preload.labels" -}}
+{{ include "octavo.preload.selector" . }}
+app.kubernetes.io/component: preload
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
 {{/* What the operator may do to what it watches, in alphabetical order. `tests/contract` compares it with the kinds of its code. */}}
 {{- define "octavo.rules" -}}
 - apiGroups: [""]
