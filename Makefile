@@ -30,7 +30,7 @@ serve: setup ## the runtime alone, without Kubernetes, on SmolLM2-135M (MODEL=<p
 	@$(BIN)/octavo serve "$$($(BIN)/python -m tests.runtime.models $(MODEL))" --served-model-name $(notdir $(MODEL)) --host 127.0.0.1
 
 test: setup ## all tests but those that need a GPU and the long ones (the cluster tier starts a Kubernetes where it can)
-	@$(BIN)/pytest -m "not gpu and not long"
+	@tests/run.sh
 
 test-long: setup ## tests that take minutes of a cluster each: survival, scale, elections
 	@$(BIN)/pytest -m long
