@@ -1,9 +1,11 @@
-"""Clients to whom each request matters: none is retried, each answer has to be whole. They ask without a pause while a block runs.
+"""Clients to whom each request matters: none is retried, each answer has to be whole. They ask again and again while a block runs,
+by turns at once and after a pause, since a server may end a connection in either moment.
 
 Of each kind one: streamed and not, over a connection for each request and over one that is kept as long as the server lets it.
 """
 
 import http.client
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TIMEOUT_S = 120.0
+PAUSES_S = (0.0, 0.3)
 
 
 @dataclass
@@ -63,7 +66,8 @@ class _Client:
 
     def ask_on(self, tally: Tally, stop: threading.Event) -> None:
         tally.whole[self.kind] = 0
-        while not stop.is_set():
+        pauses_s = itertools.cycle(PAUSES_S)
+        while not stop.wait(next(pauses_s)):
             try:
                 self._ask()
             except (OSError, http.client.HTTPException, ValueError, LookupError) as error:

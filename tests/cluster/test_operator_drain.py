@@ -1,7 +1,7 @@
-"""Nothing is lost while pods are replaced: clients ask without a pause through the Service, over kube-proxy, and retry nothing."""
+"""Nothing is lost while pods are replaced: clients ask again and again through the Service, over kube-proxy, and retry nothing."""
 
 import subprocess
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,10 +11,11 @@ from tests.cluster.strict_clients import Tally, asking
 from tests.operator.live import KIND, Object, applied, service, shared_namespace, wait_for_condition
 
 # The address of a Service leads somewhere only on the cluster's own machine, and a node is drained.
-pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.long]
+pytestmark = pytest.mark.usefixtures("own_cluster")
 
 READY_S = 240.0
 TOKENS = 8
+DRAINED = "octavo.test/drained"
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +45,6 @@ def pods(kubectl: Kubectl) -> dict[str, Object]:
     return {pod["metadata"]["uid"]: pod for pod in kubectl.list("pods", "serving.octavo.dev/service=steady")}
 
 
-def wait_until_replaced(kubectl: Kubectl, before: Set[str], count: int) -> None:
-    """None of the pods `before` is left, also none that ends, and the service is Ready with `count` others."""
-    wait_for(lambda: not pods(kubectl).keys() & before, READY_S, "the earlier pods to be gone")
-    wait_until_ready(kubectl, count)
-
-
 def wait_until_ready(kubectl: Kubectl, count: int) -> None:
     """Ready, and no pod is ending any more."""
     wait_for(lambda: len(pods(kubectl)) == count, READY_S, f"{count} pods and none that ends")
@@ -59,47 +54,35 @@ def wait_until_ready(kubectl: Kubectl, count: int) -> None:
 def test_a_rollout_loses_no_request(served: Kubectl, asked: Tally) -> None:
     before = pods(served)
     served.patch(KIND, "steady", {"spec": {"runtime": {"maxNumSeqs": 8}}})
-    wait_until_replaced(served, before.keys(), 1)
+    wait_for(lambda: not pods(served).keys() & before.keys(), READY_S, "the earlier pods to be gone")
+    wait_until_ready(served, 1)
 
 
-def test_kubectl_rollout_restart_restarts_and_loses_no_request(served: Kubectl, asked: Tally) -> None:
-    before = pods(served)
-    served.run("rollout", "restart", "deployment/steady")
-    wait_until_replaced(served, before.keys(), 1)
-
-
-def test_kubectl_scale_up_and_down_loses_no_request(served: Kubectl, asked: Tally) -> None:
+def test_neither_kubectl_scale_nor_a_drained_node_loses_a_request(
+    cluster: Kubectl, served: Kubectl, asked: Tally
+) -> None:
     served.run("scale", f"{KIND}/steady", "--replicas=2")
     wait_until_ready(served, 2)
+    drain(cluster, served, next(iter(pods(served).values())))
     served.run("scale", f"{KIND}/steady", "--replicas=1")
     wait_until_ready(served, 1)
 
 
-@pytest.fixture
-def doubled(served: Kubectl) -> Iterator[Kubectl]:
-    """The service with two pods, of which its budget lets one go at a time."""
-    served.patch(KIND, "steady", {"spec": {"replicas": 2, "disruption": {"maxUnavailable": 1}}})
-    wait_until_ready(served, 2)
-    yield served
-    served.patch(KIND, "steady", {"spec": {"replicas": 1, "disruption": None}})
-
-
-def test_a_drained_node_loses_no_request(cluster: Kubectl, doubled: Kubectl, asked: Tally) -> None:
-    """The node is all there is, so the second pod can go only once the node takes pods again and the first has a successor."""
-    before = pods(doubled)
-    [node] = {pod["spec"]["nodeName"] for pod in before.values()}
-    selector = "--pod-selector=serving.octavo.dev/service=steady"
-    words = cluster.words("drain", node, selector, "--delete-emptydir-data", "--timeout=240s")
+def drain(cluster: Kubectl, kubectl: Kubectl, pod: Object) -> None:
+    """Drains the pod's node of that pod alone, since the node is all there is, and lets pods come again at once."""
+    kubectl.run("label", "pod", pod["metadata"]["name"], f"{DRAINED}=true")
+    node = pod["spec"]["nodeName"]
+    words = cluster.words("drain", node, f"--pod-selector={DRAINED}=true", "--delete-emptydir-data", "--timeout=120s")
     draining = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=child_environ())
     try:
-        wait_for(lambda: ending(doubled), 60, "the first pod to be evicted")
+        wait_for(lambda: ending(kubectl), 60, "the pod to be evicted")
         cluster.run("uncordon", node)
-        output, _ = draining.communicate(timeout=240)
+        output, _ = draining.communicate(timeout=120)
     finally:
         draining.kill()
         cluster.run("uncordon", node)
     assert draining.returncode == 0, output
-    wait_until_replaced(doubled, before.keys(), 2)
+    assert pod["metadata"]["uid"] not in pods(kubectl)
 
 
 def ending(kubectl: Kubectl) -> list[Object]:
