@@ -11,12 +11,11 @@ from typing import Any
 from octavo_runtime.config import flag_name, flags
 from octavo_sizing.amounts import bytes_text, parse_bytes
 from octavo_sizing.errors import ContextError, DegreeError, SizingError
-from octavo_sizing.fit import Fit, fit
+from octavo_sizing.fit import Fit, degrees, fit
 from octavo_sizing.flags import KNOWN, parse_positive, with_flags
 from octavo_sizing.inspection import Inspection
 from octavo_sizing.report import CPU_FLAGS, FLAGS, Words, fields, verdict
 from octavo_sizing.setup import DEFAULT_MAX_NUM_SEQS, Setup
-from octavo_sizing.sharding import possible_degrees
 from octavo_sizing.weights import parameters
 
 _LEAST_MEMORY_BYTES = 1 << 20
@@ -42,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hub-token-file", metavar="PATH", help="file with the token for models of hf:// that need one"
     )
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print it as JSON, also where it cannot be told or no memory would help"
+    )
     for field in _shared():
         _add(parser, field)
 
@@ -57,14 +58,23 @@ def run(parsed: argparse.Namespace) -> int:
         found = inspect(parsed.model, parsed.hub_token_file)
         answer = _fit(found, setup)
     except (DegreeError, ContextError) as error:
-        print(f"octavo fit: does not fit: {error}", file=sys.stderr)
+        _refuse(parsed.json, False, f"does not fit: {error}", error.possible if isinstance(error, DegreeError) else ())
         return 1
     except (SizingError, *ERRORS) as error:
-        print(f"octavo fit: {error}", file=sys.stderr)
+        _refuse(parsed.json, None, str(error))
         return 2
-    degrees = _degrees(found, setup)
-    print(_json(found, answer, degrees) if parsed.json else _text(found, answer, degrees))
+    compared = _compared(found, setup)
+    print(_json(found, answer, compared) if parsed.json else _text(found, answer, compared))
     return 0 if answer.fits else 1
+
+
+def _refuse(as_json: bool, fits: bool | None, verdict: str, possible: Sequence[int] = ()) -> None:
+    """Where there is no arithmetic to show; `fits` None: that cannot be told. `possible` degrees are told where others are not."""
+    if not as_json:
+        print(f"octavo fit: {verdict}", file=sys.stderr)
+        return
+    answer = {"fits": fits, "verdict": verdict, **({"possibleDegrees": list(possible)} if possible else {})}
+    print(json.dumps(answer, indent=1, ensure_ascii=False))
 
 
 def _shared() -> list["Field[Any]"]:
@@ -127,10 +137,9 @@ def _fit(found: Inspection, setup: Setup) -> Fit:
     return fit(found.model, setup, FLAGS.tensor, FLAGS.context)
 
 
-def _degrees(found: Inspection, setup: Setup) -> list[Fit]:
-    """For comparison: every degree that the model can be shared by on so many nodes."""
-    degrees = [degree for degree in possible_degrees(found.model) if degree % setup.nodes == 0]
-    return [_fit(found, dataclasses.replace(setup, tensor=degree)) for degree in degrees]
+def _compared(found: Inspection, setup: Setup) -> list[Fit]:
+    """For comparison: every degree that the model can be shared by in this setup."""
+    return [_fit(found, dataclasses.replace(setup, tensor=degree)) for degree in degrees(found.model, setup)]
 
 
 def _json(found: Inspection, answer: Fit, degrees: Sequence[Fit]) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 
 from octavo_sizing.budget import Budget, budget, kv_bytes, memory_for
 from octavo_sizing.errors import ContextError, DegreeError
-from octavo_sizing.kv_cache import block_bytes, blocks_in, bytes_for, token_bytes
+from octavo_sizing.kv_cache import block_bytes, blocks_in, bytes_for, in_pool_tokens, overflow_blocks, token_bytes
 from octavo_sizing.model import Model
 from octavo_sizing.setup import DEFAULT_CPU_KV_BYTES, Setup
 from octavo_sizing.sharding import check_degree, possible_degrees
@@ -21,7 +21,8 @@ class Fit:
     `context_tokens`: the longest sequence that is asked for, the model's own context where none is. `context_bytes`: the least
     memory of a GPU, or limit of a pod, that holds one such sequence; `needed_bytes`: the same of what is asked for, a context that
     is not being as short as may be. `kv_room_bytes`: the most that may be asked for as memory for KV. `largest_context_tokens`:
-    what fits, at most the model's own. `smallest_tensor`: the least degree at which what is asked for fits, None where none does.
+    what fits, at most the model's own, with `overflow_blocks` below the pool. `smallest_tensor`: the least degree at which what is
+    asked for fits, None where none does.
     """
 
     fits: bool | None
@@ -36,6 +37,7 @@ class Fit:
     kv_room_bytes: int | None = None
     kv_bytes: int | None = None
     blocks: int | None = None
+    overflow_blocks: int = 0
     largest_context_tokens: int | None = None
     smallest_tensor: int | None = None
 
@@ -55,7 +57,14 @@ class Fit:
         return self._kv_bytes_for(self.context_tokens)
 
     def _kv_bytes_for(self, tokens: int) -> int:
-        return bytes_for(tokens, self.setup.block_size, self.block_bytes)
+        in_pool = in_pool_tokens(tokens, self.setup.block_size, self.overflow_blocks)
+        return bytes_for(in_pool, self.setup.block_size, self.block_bytes)
+
+
+def degrees(model: Model, setup: Setup) -> list[int]:
+    """The tensor degrees that the model can be shared by, with as many nodes and beside the overflow that are asked for."""
+    possible = [degree for degree in possible_degrees(model) if degree % setup.nodes == 0]
+    return [degree for degree in possible if degree == 1] if setup.overflow_bytes else possible
 
 
 def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fit:
@@ -65,7 +74,13 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
     if setup.tensor % setup.nodes:
         raise DegreeError(
             f"{tensor_field} {setup.tensor} is not shared evenly by {setup.nodes} nodes: give a multiple of {setup.nodes}",
-            [degree for degree in possible_degrees(model) if degree % setup.nodes == 0],
+            degrees(model, setup),
+        )
+    if setup.overflow_bytes and setup.tensor > 1:
+        raise DegreeError(
+            f"--kv-overflow-memory goes with one rank only, not with {tensor_field} {setup.tensor}: leave it out, or set "
+            f"{tensor_field} to 1",
+            degrees(model, setup),
         )
     if setup.max_model_len is not None and setup.max_model_len > model.max_position:
         raise ContextError(
@@ -83,8 +98,9 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
         kv_token_bytes=token_bytes(model, setup),
         block_bytes=one_block,
         context_tokens=context,
-        context_bytes=memory_for(setup, found.taken_bytes + _kv_needed(model, setup, context, one_block)),
-        needed_bytes=memory_for(setup, found.taken_bytes + _kv_needed(model, setup, asked, one_block)),
+        context_bytes=memory_for(setup, found.taken_bytes + _kv_needed(model, setup, context)),
+        needed_bytes=memory_for(setup, found.taken_bytes + _kv_needed(model, setup, asked)),
+        overflow_blocks=overflow_blocks(model, setup),
         kv_room_bytes=_kv_room(model, setup, found),
     )
     memory = kv_bytes(setup, found)
@@ -102,10 +118,11 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
     )
 
 
-def _kv_needed(model: Model, setup: Setup, context_tokens: int, one_block_bytes: int) -> int:
+def _kv_needed(model: Model, setup: Setup, context_tokens: int) -> int:
     """Bytes of KV that must be left: a CPU's automatic pool takes half of what there is, up to its cap; more must be asked for, and
     steps take theirs beside it."""
-    needed = bytes_for(context_tokens, setup.block_size, one_block_bytes)
+    in_pool = in_pool_tokens(context_tokens, setup.block_size, overflow_blocks(model, setup))
+    needed = bytes_for(in_pool, setup.block_size, block_bytes(model, setup))
     if setup.kv_bytes is not None:
         return max(needed, setup.kv_bytes)
     if setup.device == "gpu":
@@ -129,14 +146,17 @@ def _holds(model: Model, setup: Setup, context_tokens: int | None = None) -> boo
     if (left is not None and memory > left) or (setup.kv_bytes is not None and memory < setup.kv_bytes):
         return False
     blocks = blocks_in(memory, block_bytes(model, setup))
-    return blocks * setup.block_size >= (asked or _LEAST_CONTEXT_TOKENS)
+    if not blocks:
+        return False
+    return (blocks + overflow_blocks(model, setup)) * setup.block_size >= (asked or _LEAST_CONTEXT_TOKENS)
 
 
 def _largest_context(model: Model, setup: Setup, blocks: int) -> int:
     """By bisection: a longer context takes more for its positions' tables, and never fits where a shorter one does not. Where none
     is asked for, the tables are those of the model's own."""
     if setup.max_model_len is None:
-        return min(model.max_position, blocks * setup.block_size)
+        below = overflow_blocks(model, setup) if blocks else 0
+        return min(model.max_position, (blocks + below) * setup.block_size)
     fitting, failing = 0, model.max_position + 1
     while failing - fitting > 1:
         middle = (fitting + failing) // 2
@@ -148,5 +168,5 @@ def _largest_context(model: Model, setup: Setup, blocks: int) -> int:
 
 
 def _smallest_degree(model: Model, setup: Setup) -> int | None:
-    degrees = [degree for degree in possible_degrees(model) if degree % setup.nodes == 0]
-    return next((degree for degree in degrees if _holds(model, dataclasses.replace(setup, tensor=degree))), None)
+    fitting = (one for one in degrees(model, setup) if _holds(model, dataclasses.replace(setup, tensor=one)))
+    return next(fitting, None)

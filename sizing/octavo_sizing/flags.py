@@ -112,6 +112,7 @@ _VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--kv-cache-dtype": ("keys", _kind),
     "--kv-cache-dtype-v": ("values", _kind),
     "--kv-cache-memory": ("kv_bytes", parse_bytes),
+    "--kv-overflow-memory": ("overflow_bytes", parse_bytes),
     "--kv-tier-memory": ("tier_bytes", parse_bytes),
     "--max-model-len": ("max_model_len", _context),
     "--max-num-batched-tokens": ("max_num_batched_tokens", parse_positive),

@@ -10,13 +10,27 @@ _SINK_PAGES = 1  # padding is written there
 
 
 def block_bytes(model: Model, setup: Setup) -> int:
-    """A page of all layers, of all ranks that share the memory which is counted."""
+    """A page of all layers, of all ranks that share the memory which is counted.
+
+    Beside an overflow a GPU has one layer more: where the pages of a sequence that is longer than the pool are brought together.
+    """
+    scratch_layers = 1 if setup.overflow_bytes and setup.device == "gpu" else 0
+    return setup.sharing * (model.layers + scratch_layers) * layer_block_bytes(model, setup)
+
+
+def overflow_blocks(model: Model, setup: Setup) -> int:
+    """Pages below the pool."""
+    return setup.overflow_bytes // (model.layers * layer_block_bytes(model, setup))
+
+
+def layer_block_bytes(model: Model, setup: Setup) -> int:
+    """A page of one layer of a rank."""
     tokens = setup.block_size
     needed = tokens * _slot_bytes(model, setup, setup.keys, setup.values)
     if setup.lossy and setup.device == "cpu" and setup.keys == setup.values == "dense":
         needed = max(needed, 2 * tokens * _slot_bytes(model, setup, "int8", "int8"))
     alignment = _GPU_ALIGNMENT_BYTES if setup.device == "gpu" else _CPU_ALIGNMENT_BYTES
-    return setup.sharing * model.layers * -(-needed // alignment) * alignment
+    return -(-needed // alignment) * alignment
 
 
 def token_bytes(model: Model, setup: Setup) -> int:
@@ -32,6 +46,11 @@ def blocks_in(kv_bytes: int, one_block_bytes: int) -> int:
 def bytes_for(tokens: int, block_size: int, one_block_bytes: int) -> int:
     """The least memory whose blocks hold a sequence of `tokens`."""
     return (-(-tokens // block_size) + _SINK_PAGES) * one_block_bytes
+
+
+def in_pool_tokens(tokens: int, block_size: int, overflow_blocks: int) -> int:
+    """Of a sequence of `tokens`, those that the pool has to hold: all but what the overflow takes, and the page that is written."""
+    return max(min(tokens, block_size), tokens - overflow_blocks * block_size)
 
 
 def _slot_bytes(model: Model, setup: Setup, *kinds: KvKind) -> int:

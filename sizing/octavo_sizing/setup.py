@@ -25,8 +25,8 @@ class Setup:
 
     `tensor` ranks on `nodes` nodes. `keys` and `values`: what they are kept as. `page_tokens` None is the automatic page size,
     `max_model_len` None the model's own context. `kv_bytes`: what is asked for, of each GPU or of all CPU ranks of a node.
-    `tier_bytes`: of a node's memory, for pages that the pool reuses. `lossy`: a CPU's memory ladder may keep new requests in 8
-    bits, in pages of twice as many tokens.
+    `tier_bytes`: of a node's memory, for pages that the pool reuses; `overflow_bytes`: for early pages of a sequence that is longer
+    than the pool. `lossy`: a CPU's memory ladder may keep new requests in 8 bits, in pages of twice as many tokens.
     """
 
     device: Device = "gpu"
@@ -43,6 +43,7 @@ class Setup:
     max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS
     kv_bytes: int | None = None
     tier_bytes: int = 0
+    overflow_bytes: int = 0
     lossy: bool = False
 
     @property

@@ -90,6 +90,28 @@ def test_what_no_memory_helps_ends_with_1(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        pytest.param(
+            ["--gpu-memory=80Gi", "--tensor=3"], 1, {"fits": False, "possibleDegrees": [1, 2, 4, 8, 16, 32]}, id="heads"
+        ),
+        pytest.param(["--gpu-memory=80Gi", "--max-model-len=200000"], 1, {"fits": False}, id="context"),
+        pytest.param([], 2, {"fits": None}, id="no memory"),
+        pytest.param(["--gpu-memory=much"], 2, {"fits": None}, id="no amount"),
+    ],
+)
+def test_json_has_refusals_too(
+    arguments: list[str], code: int, expected: dict[str, object], llama: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", llama, *arguments]) == code
+    text = capsys.readouterr().err.removeprefix("octavo fit: ").removesuffix("\n")
+    assert main(["fit", llama, "--json", *arguments]) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {**expected, "verdict": text}
+    assert not printed.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         pytest.param([], "--gpu-memory is not given", id="no memory"),

@@ -22,6 +22,7 @@ GIB = 1 << 30
         pytest.param(["--max-num-seqs=8", "--max-num-seqs=9"], Setup(max_num_seqs=9), id="the last one counts"),
         pytest.param(["--kv-cache-memory=2Gi"], Setup(kv_bytes=2 * GIB), id="an amount"),
         pytest.param(["--kv-tier-memory=1Gi"], Setup(tier_bytes=GIB), id="a tier"),
+        pytest.param(["--kv-overflow-memory=1Gi"], Setup(overflow_bytes=GIB), id="an overflow"),
         pytest.param(["--kv-cache-dtype=int8"], Setup(keys="int8", values="int8"), id="keys and values"),
         pytest.param(["--kv-cache-dtype-v=fp8"], Setup(values="fp8"), id="values alone"),
         pytest.param(
