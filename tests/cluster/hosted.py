@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.cluster.bound import bound
 from tests.cluster.kubectl import wait_for
 from tests.cluster.onenode.machine import child_environ
 
@@ -19,7 +20,7 @@ def running(command: Sequence[str | Path], log: Path, ready_url: str, ready_s: f
     """Runs `command`, whose output goes to `log`, once `ready_url` answers 200; raises where it ends before the block does."""
     words = [str(word) for word in command]
     with log.open("wb") as output:
-        process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=child_environ())
+        process = subprocess.Popen(bound(words), stdout=output, stderr=subprocess.STDOUT, env=child_environ())
 
     def is_up() -> bool:
         _check_alive(process, words[0], log)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.access import Access
+from tests.cluster.bound import bound
 from tests.cluster.onenode import layout
 
 STOP_S = 20.0
@@ -32,7 +33,7 @@ def running(access: Access, watched: str, runtime_image: str, log: Path) -> Iter
         f"--allow-host-path={layout.VOLUMES}",
     ]
     with log.open("a") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(bound(command), stdout=output, stderr=subprocess.STDOUT)
     try:
         yield
         if process.poll() is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.access import Access
+from tests.cluster.bound import bound
 from tests.cluster.kubectl import wait_for
 
 STOP_S = 60.0
@@ -101,7 +102,7 @@ def operator(access: Access, log: Path, *arguments: str, kubeconfig: Path | None
         *(f"--context={access.context}", f"--health-port={health_port}", f"--metrics-port={metrics_port}", *arguments),
     ]
     with log.open("a") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(bound(command), stdout=output, stderr=subprocess.STDOUT)
     started = Operator(process, health_port, metrics_port, log)
     try:
         wait_for(lambda: started.status("/healthz") == 200 or process.poll() is not None, 180, "the operator to answer")
