@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from octavo_runtime.server.errors import ApiError, EngineFailedError
 from octavo_runtime.server.generation import Generation, Job
+from octavo_runtime.server.request_ids import HEADER, fresh_id
 from octavo_runtime.server.service import Service
 from octavo_runtime.server.shapes import DONE, KEEP_ALIVE, Choice, Ended, error_event, event
 
@@ -37,7 +38,7 @@ class Answer(Response):
         except ApiError as error:
             await writer.error(error)
         except Exception:  # the request's outermost frame: the client gets an answer, the log the traceback
-            log.exception("a request failed")
+            log.exception("the request %s failed", writer.request_id)
             await writer.error(EngineFailedError("the server failed at this request; its log says why"))
 
     def _headers_now(self) -> dict[str, str]:
@@ -47,6 +48,7 @@ class Answer(Response):
 
     async def _run(self, writer: "_Writer") -> None:
         job = await self._job()
+        writer.request_id = job.shape.id
         generation = Generation(self._service, job)
         if job.options.stream:
             await self._stream(job, generation, writer)
@@ -62,14 +64,14 @@ class Answer(Response):
                     texts[piece.index] += piece.delta.text
                     ends[piece.index] = piece.delta.ended or ends[piece.index]
         choices = [Choice(text, ended) for text, ended in zip(texts, ends, strict=True)]
-        await writer.json(job.shape.whole(choices, generation.usage()), job.shape.id)
+        await writer.json(job.shape.whole(choices, generation.usage()))
 
     async def _stream(self, job: Job, generation: Generation, writer: "_Writer") -> None:
         """The status is sent with the first piece, so that a refusal of the engine is still a plain error."""
         async with contextlib.aclosing(generation.pieces()) as pieces:
             async for piece in pieces:
                 if not writer.started:
-                    await writer.start_stream(job.shape.id)
+                    await writer.start_stream()
                     openings = [job.shape.opening(index) for index in range(job.choices)]
                     await writer.chunk(b"".join(event(opening) for opening in openings if opening is not None))
                 if piece is None:
@@ -81,23 +83,23 @@ class Answer(Response):
 
 
 class _Writer:
-    """Writes one response, knowing whether it has begun; `always` gives the headers of every response, when it begins."""
+    """Writes one response, knowing whether it has begun; `always` gives the headers of every response, when it begins.
+
+    `request_id` is the answer's from when it is known.
+    """
 
     def __init__(self, send: Send, always: Callable[[], dict[str, str]]) -> None:
         self._send = send
         self._always = always
         self.started = False
+        self.request_id = fresh_id()
 
-    async def json(self, content: object, request_id: str) -> None:
-        await self._start(200, {"content-type": "application/json", "x-request-id": request_id})
+    async def json(self, content: object) -> None:
+        await self._start(200, {"content-type": "application/json"})
         await self._body(msgspec.json.encode(content), more=False)
 
-    async def start_stream(self, request_id: str) -> None:
-        headers = {
-            "content-type": "text/event-stream; charset=utf-8",
-            "cache-control": "no-cache",
-            "x-request-id": request_id,
-        }
+    async def start_stream(self) -> None:
+        headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
         await self._start(200, headers | {"x-accel-buffering": "no"})
 
     async def chunk(self, data: bytes) -> None:
@@ -117,7 +119,7 @@ class _Writer:
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
         self.started = True
-        headers = headers | self._always()
+        headers = headers | {HEADER: self.request_id} | self._always()
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 

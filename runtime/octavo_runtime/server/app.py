@@ -28,6 +28,7 @@ from octavo_runtime.server.leaving import TellsToLeave
 from octavo_runtime.server.options import check_ids
 from octavo_runtime.server.probe_answer import PATHS
 from octavo_runtime.server.prompt import chat_text
+from octavo_runtime.server.request_ids import NamesRequests
 from octavo_runtime.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, Options, TokenizeRequest
 from octavo_runtime.server.service import NOT_READY_RETRY_AFTER_S, Service, off_loop
 from octavo_runtime.server.surrogates import check_body
@@ -52,6 +53,7 @@ def build_app(service: Service, probe: probes.Probes) -> FastAPI:
     if service.keys is not None:
         app.add_middleware(KeyGate, keys=service.keys)
     app.add_middleware(TellsToLeave, drain=service.drain)
+    app.add_middleware(NamesRequests)
     return app
 
 

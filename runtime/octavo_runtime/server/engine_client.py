@@ -31,6 +31,7 @@ from octavo_runtime.messages import (
 log = logging.getLogger(__name__)
 
 RECONNECT_MS = 20
+BACK_S = 5  # about what an engine that ended takes to be back, with its weights in the cache
 
 
 class Outputs:
@@ -85,7 +86,8 @@ class EngineClient:
         self.info = None
         self.stats = None
         for request_id, sent in self._sent.items():
-            lost = Output(id=request_id, finish_reason="error", error=ErrorInfo("failed", reason))
+            error = ErrorInfo("failed", reason, retry_after_s=BACK_S)
+            lost = Output(id=request_id, finish_reason="error", error=error)
             sent.outputs.queue.put_nowait((sent.number, lost))
         self._sent.clear()
 

@@ -6,7 +6,7 @@ ApiError
 ├── NotFoundError      404  ask for something else
 ├── UnavailableError   503  the same again after `retry_after_s`, here or at another replica
 ├── DeadlineError      504  the same again with more time, or later
-└── EngineFailedError  500  the same again; if it stays, the server's log says why
+└── EngineFailedError  500  the same again, where told after `retry_after_s`; if it stays, the server's log says why
 
 Bodies are OpenAI's: `{"error": {"message", "type", "param", "code"}}`.
 """
@@ -92,8 +92,9 @@ class DeadlineError(ApiError):
 
 
 class EngineFailedError(ApiError):
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, retry_after_s: int | None = None) -> None:
         super().__init__(message, code="engine_failed")
+        self.retry_after_s = retry_after_s
 
 
 def from_engine(error: ErrorInfo) -> ApiError:
@@ -103,7 +104,7 @@ def from_engine(error: ErrorInfo) -> ApiError:
     if error.kind == "deadline":
         return DeadlineError(error.message)
     if error.kind == "failed":
-        return EngineFailedError(error.message)
+        return EngineFailedError(error.message, error.retry_after_s)
     return BadRequestError(error.message, error.param, code=error.kind)
 
 

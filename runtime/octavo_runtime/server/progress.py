@@ -48,10 +48,10 @@ class RequestProgress:
         return delta
 
     def fail(self, kind: ErrorKind) -> None:
-        """The engine refused or lost the request."""
+        """The engine refused or lost the request; of a refused one no choice has begun, so none is counted as ended."""
         self._service.metrics.request_refused(kind)
         for choice in self._choices:
-            choice.end("error")
+            choice.end("error" if kind == "failed" else None)
 
     def close(self) -> None:
         """The iteration is over: a choice that did not end was given up by the client."""
@@ -90,11 +90,12 @@ class _Choice:
             self._time(len(output.token_ids))
         return self.text.feed(output)
 
-    def end(self, reason: str) -> None:
-        """Count the choice's end, once."""
+    def end(self, reason: str | None) -> None:
+        """Count the choice's end, once; without a reason it is not counted."""
         if not self.ended:
             self.ended = True
-            self._service.metrics.request_ended(reason)
+            if reason is not None:
+                self._service.metrics.request_ended(reason)
             self._service.pace.forget(self._name)
 
     def _time(self, tokens: int) -> None:

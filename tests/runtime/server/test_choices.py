@@ -136,8 +136,34 @@ def test_a_refusal_of_one_prompt_ends_the_others(parts: Parts) -> None:
         "queue_full",
     )
     exposed = parts.metrics.exposition().decode()
-    for reason in ("error", "abort"):
-        assert f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="tiny"}} 3.0' in exposed
+    for reason, count in (("error", 0.0), ("abort", 3.0)):
+        assert (
+            f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="tiny"}} {count}' in exposed
+        )
+    assert 'octavo_requests_refused_total{engine="0",kind="queue_full",model_name="tiny"} 1.0' in exposed
+
+
+def test_what_the_engine_lost_counts_as_its_error_and_says_when_to_ask_again(parts: Parts) -> None:
+    async def script(engine: PlayedEngine) -> None:
+        await added(engine)
+        parts.client.disconnect("the engine ended: SIGKILL")
+
+    answer = asked(parts, script, n=2)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "engine_failed")
+    assert int(answer.headers["retry-after"]) > 0
+    exposed = parts.metrics.exposition().decode()
+    assert 'vllm:request_success_total{engine="0",finished_reason="error",model_name="tiny"} 2.0' in exposed
+
+
+def test_a_refusal_of_the_engine_has_the_id_that_the_engine_knew(parts: Parts) -> None:
+    known = []
+
+    async def script(engine: PlayedEngine) -> None:
+        request = await added(engine)
+        known.append(request.id.removesuffix("-0"))  # of the first prompt
+        await engine.send(Output(request.id, finish_reason="error", error=ErrorInfo("queue_full", "5 requests wait")))
+
+    assert asked(parts, script).headers.get_list("x-request-id") == known
 
 
 def test_who_is_still_waiting_at_the_deadline_gets_504(parts: Parts) -> None:

@@ -19,6 +19,13 @@ from octavo_runtime.server.errors import BadRequestError, from_engine, from_vali
         ),
         pytest.param(ErrorInfo("deadline", "m"), 504, "deadline_exceeded", {"x-should-retry": "false"}, id="deadline"),
         pytest.param(ErrorInfo("failed", "m"), 500, "engine_failed", {}, id="failed"),
+        pytest.param(
+            ErrorInfo("failed", "m", retry_after_s=5),
+            500,
+            "engine_failed",
+            {"retry-after": "5"},
+            id="failed, and comes back",
+        ),
     ],
 )
 def test_what_the_engine_refuses_is_told_as_http_does(
