@@ -11,6 +11,7 @@ from functools import partial
 import kopf
 
 from octavo_operator import (
+    discovery,
     endpoints,
     handlers,
     kinds,
@@ -21,6 +22,7 @@ from octavo_operator import (
     options,
     queue,
     reconcile,
+    rights,
     service,
     watches,
     webhook,
@@ -38,7 +40,7 @@ REST_S = 0.5
 
 async def run(settings: options.Options) -> None:
     """Until SIGTERM or SIGINT. Raises LostError where another operator may lead instead of this one, AccessError where the API
-    server has no address."""
+    server has no address, RightsError where this operator may not watch what it cannot do without."""
     async with contextlib.AsyncExitStack() as stack:
         leader = leadership.Leadership(await _elector(settings, stack))
         api = await stack.enter_async_context(kube.connection(settings.access, leader.leads))
@@ -54,6 +56,7 @@ async def run(settings: options.Options) -> None:
         told = readings.Readings(time.monotonic)
         reconciler = reconcile.Reconciler(api, watch.watched, settings.installation, told)
         crew = workers.Workers(keys, reconciler, counters)
+        found = discovery.Discovery(api, rights.Rights(api, settings.namespaces), watched, watch.serve)
         led = [*[crew.work] * settings.workers, polling.Polling(watch.all_pods, told, keys.add).run]
         vitals = endpoints.Vitals(
             crew.longest_s, lambda: time.monotonic() - api.answered_at, watched.oldest, settings.watch_timeout_s
@@ -61,14 +64,14 @@ async def run(settings: options.Options) -> None:
         everywhere = [
             partial(_resync, watch, settings.resync_s),
             partial(_keep_asking, api),
-            partial(_discover, api, watch, settings.discovery_s, watched.missing),
+            partial(found.run, settings.discovery_s, leader.ended),
         ]
         await stack.enter_async_context(
             endpoints.served(settings.health_port, settings.metrics_port, vitals, counters.registry)
         )
         await stack.enter_async_context(webhook.served(settings.webhook, watch.running, settings.runtime_image))
         await _served(api)
-        await _discover_once(api, watch)
+        await found.once()
         async with _background(everywhere, led, leader, crew):
             await kopf.operator(
                 registry=watch.registry,
@@ -108,12 +111,11 @@ async def _background(
             await asyncio.wait_for(crew.idle(), STOP_S)
         for task in (*tasks, election):
             task.cancel()
-        _, ended = await asyncio.gather(
-            asyncio.gather(*tasks, return_exceptions=True), election, return_exceptions=True
-        )
+        ended = await asyncio.gather(*tasks, election, return_exceptions=True)
         await leader.release()
-        if isinstance(ended, lease.LostError):
-            raise ended
+        for error in ended:
+            if isinstance(error, lease.LostError | rights.RightsError):
+                raise error
 
 
 async def _served(api: kube.Kube) -> None:
@@ -133,24 +135,6 @@ async def _resync(watch: handlers.Watch, interval_s: float) -> None:
     while True:
         await asyncio.sleep(interval_s)
         watch.resync()
-
-
-async def _discover(api: kube.Kube, watch: handlers.Watch, interval_s: float, missing: asyncio.Event) -> None:
-    """Optional kinds come and go with others' CRDs; `missing` tells at once of one that has gone."""
-    while True:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(interval_s):
-                await missing.wait()
-        missing.clear()
-        await _discover_once(api, watch)
-
-
-async def _discover_once(api: kube.Kube, watch: handlers.Watch) -> None:
-    while True:
-        with contextlib.suppress(kube.KubeError):
-            await api.learn_version()
-            return await watch.serve(await api.served(kinds.OPTIONAL))
-        await asyncio.sleep(CRD_POLL_S)
 
 
 async def _keep_asking(api: kube.Kube) -> None:
@@ -174,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except lease.LostError as error:
         logger.error("%s: this operator ends, and begins anew as one that waits", error)
         return 1
-    except kube.AccessError as error:
+    except (kube.AccessError, rights.RightsError) as error:
         logger.error("%s", error)
         return 2
     return 0

@@ -4,7 +4,7 @@
 the API server serves them, which `serve` tells: kopf itself looks only once, since it may not list CRDs.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 import kopf
@@ -41,7 +41,7 @@ class Watch:
         self._served: frozenset[Kind] = frozenset()
         self.registry = kopf.OperatorRegistry()
         self.settings = _settings(watch_timeout_s)
-        self.insights = Insights()
+        self.insights = Insights(indexed_resources=_Chosen(self._follows), watched_resources=_Chosen(self._follows))
         self._register()
 
     @property
@@ -80,6 +80,11 @@ class Watch:
         for kind in gone:
             self._listener.forget(kind)
         self.resync()
+
+    def _follows(self, resource: kopf.Resource) -> bool:
+        """Whether to watch it: all but the optional kinds that are not served, or that the operator may not watch."""
+        [kind] = [kind for kind in kinds.WATCHED if (kind.group, kind.plural) == (resource.group, resource.plural)]
+        return kind not in kinds.OPTIONAL or kind in self._served
 
     def _register(self) -> None:
         kopf.on.login(registry=self.registry)(self._login)
@@ -146,6 +151,17 @@ def _settings(watch_timeout_s: float) -> kopf.OperatorSettings:
     for kind in (*_CHILDREN, kinds.POD):
         settings.watching.label_selectors[kind.group, kind.version, kind.plural] = _MANAGED
     return settings
+
+
+class _Chosen(set[kopf.Resource]):
+    """kopf adds what it finds served by itself when it starts, and would wait for ever for a list that it may not have."""
+
+    def __init__(self, follows: Callable[[kopf.Resource], bool]) -> None:
+        super().__init__()
+        self._follows = follows
+
+    def update(self, *found: Iterable[kopf.Resource]) -> None:
+        super().update(resource for resources in found for resource in resources if self._follows(resource))
 
 
 class _NoDiffs(kopf.DiffBaseStorage):

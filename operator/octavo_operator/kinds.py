@@ -65,6 +65,9 @@ OPTIONAL = (
     PROMETHEUS_RULE,
     SCALED_OBJECT,
 )
+# What the operator cannot work without, and all that it watches.
+ESSENTIAL = (INFERENCE_SERVICE, POD, *REQUIRED)
+WATCHED = (*ESSENTIAL, *OPTIONAL)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,6 +30,7 @@ from octavo_operator.service import Key
 
 TIMEOUT_S = 15
 PAGE = 500
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"  # posted to, but a question
 
 
 class KubeError(Exception):
@@ -190,6 +191,23 @@ class Kube:
             # Some providers write a minor such as `34+`.
             self.version = (int(found["major"]), int(found["minor"].rstrip("+")))
 
+    async def may(self, verb: str, kind: Kind, namespace: str | None) -> bool:
+        """Whether the API server lets this operator do `verb` to objects of `kind`, in all namespaces where none is named.
+
+        Where it may not even ask that, which every account may by default, it is taken for allowed.
+        """
+        attributes = {"verb": verb, "group": kind.group, "version": kind.version, "resource": kind.plural}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**attributes, **({"namespace": namespace} if namespace else {})}},
+        }
+        try:
+            found = await self._request("post", _REVIEWS, body=body)
+        except DeniedError:
+            return True
+        return bool(found and found["status"]["allowed"])
+
     async def serves(self, kind: Kind) -> bool:
         """Whether the API server knows `kind` (asked anew each time)."""
         return bool(await self.served([kind]))
@@ -237,7 +255,7 @@ class Kube:
 
     async def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any] | None:
         """The answer's JSON, or None for 404."""
-        if method != "get" and not self._may_write():
+        if method != "get" and path != _REVIEWS and not self._may_write():
             raise UnavailableError(f"{method} {path}: this operator does not lead, or its lease ran out")
         _count(self.requests, method)
         try:

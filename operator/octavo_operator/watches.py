@@ -22,13 +22,20 @@ if TYPE_CHECKING:
 class Watches:
     """Ages by what is watched, as its path of the REST API, such as `/api/v1/pods`.
 
-    `missing` is set where an optional kind turns out to be served no more.
+    `doubt` is set where an optional kind turns out to be served no more, or the API server refuses to show what is watched.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._heard_s: dict[str, float] = {}
-        self.missing = asyncio.Event()
+        self.doubt = asyncio.Event()
+        self._refused: set[kinds.Kind] = set()
+
+    def take_refused(self) -> frozenset[kinds.Kind]:
+        """The kinds whose lists or watches were refused since this was asked last."""
+        taken = frozenset(self._refused)
+        self._refused.clear()
+        return taken
 
     def ages_s(self) -> dict[str, float]:
         now_s = self._clock()
@@ -46,6 +53,16 @@ class Watches:
         for path in [path for path in self._heard_s if _is_of(kind, path)]:
             del self._heard_s[path]
 
+    def doubts(self, status: int, path: str) -> bool:
+        """Whether the answer tells of a kind that is gone, or that may not be watched; kept, where it does."""
+        refused = [kind for kind in kinds.WATCHED if status == 403 and _is_of(kind, path)]
+        gone = status == 404 and any(_is_of(kind, path) for kind in kinds.OPTIONAL)
+        if not refused and not gone:
+            return False
+        self._refused.update(refused)
+        self.doubt.set()
+        return True
+
     def session(self, tls: ssl.SSLContext | bool, headers: Mapping[str, str]) -> aiohttp.ClientSession:
         """A client session whose watches are listened to."""
         watches = self
@@ -53,10 +70,9 @@ class Watches:
         class Response(aiohttp.ClientResponse):
             async def start(self, connection: "Connection") -> aiohttp.ClientResponse:
                 await super().start(connection)
-                if self.status == 404 and any(_is_of(kind, self.url.path) for kind in kinds.OPTIONAL):
-                    # For kopf a kind that has gone is the end of all watches; one that is too busy is asked again.
+                if watches.doubts(self.status, self.url.path):
+                    # For kopf either is the end of all watches; a server that is too busy is asked again.
                     self.status = 429
-                    watches.missing.set()
                 if self.url.query.get("watch") == "true" and self.status == 200:
                     path = self.url.path
                     watches.heard(path)

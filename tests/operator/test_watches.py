@@ -100,9 +100,20 @@ def test_an_optional_kind_that_has_gone_is_told_and_only_asked_again() -> None:
             server = url.removesuffix("/api/v1/pods")
             async with session.get(f"{server}/apis/apps/v1/deployments") as answer:
                 assert answer.status == 404
-            assert not watches.missing.is_set()
+            assert not watches.doubt.is_set()
             async with session.get(f"{server}/apis/keda.sh/v1alpha1/namespaces/demo/scaledobjects") as answer:
                 assert answer.status == 429
-            assert watches.missing.is_set()
+            assert watches.doubt.is_set()
 
     asyncio.run(story())
+
+
+def test_what_may_not_be_watched_is_told_and_only_asked_again() -> None:
+    watches = Watches()
+    assert not watches.doubts(403, "/apis/apps/v1/replicasets"), "it is not watched"
+    assert watches.take_refused() == frozenset()
+    assert watches.doubts(403, "/apis/apps/v1/namespaces/demo/deployments")
+    assert watches.doubts(403, "/apis/keda.sh/v1alpha1/scaledobjects")
+    assert watches.doubt.is_set()
+    assert watches.take_refused() == {kinds.DEPLOYMENT, kinds.SCALED_OBJECT}
+    assert watches.take_refused() == frozenset(), "they were taken"
