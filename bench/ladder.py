@@ -27,6 +27,7 @@ from tests.runtime.server.tiny_model import save_tiny_chat_model
 
 MODEL = "tiny"  # what the server calls it
 LEARNT_FROM = 100
+AT_ONCE = 16  # of these: the pool suffices for them
 MAX_NUM_SEQS = 128  # more than pages suffice for, so that these are what is short
 
 
@@ -67,8 +68,8 @@ def _compared(model: Path, parsed: argparse.Namespace) -> int:
 
 def _measured(server: RunningServer, capacity_tokens: int, vocab_size: int, parsed: argparse.Namespace) -> Burst:
     learnt = ordinary(capacity_tokens, LEARNT_FROM, vocab_size, parsed.seed)
-    for begin in range(0, len(learnt), 4):
-        asyncio.run(run(server, MODEL, learnt[begin : begin + 4], settle=False))
+    for begin in range(0, len(learnt), AT_ONCE):
+        asyncio.run(run(server, MODEL, learnt[begin : begin + AT_ONCE], settle=False))
     return asyncio.run(run(server, MODEL, burst(capacity_tokens, parsed.pools, vocab_size, parsed.seed), settle=True))
 
 

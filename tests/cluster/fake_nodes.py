@@ -61,9 +61,9 @@ def fake_nodes(
 
 
 def stages() -> list[Path]:
-    """How kwok plays nodes and pods: its own definitions, from the module cache."""
+    """How kwok plays nodes and pods: its own definitions, from the module cache. Nodes are alive by their status: it keeps no leases."""
     folder = addons.source(addons.KWOK, "sigs.k8s.io/kwok") / "kustomize" / "stage"
-    kinds = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+    kinds = ("node/fast", "node/heartbeat", "pod/fast")
     return sorted(
         path for kind in kinds for path in (folder / kind).glob("*.yaml") if path.name != "kustomization.yaml"
     )
