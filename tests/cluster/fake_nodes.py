@@ -61,7 +61,7 @@ def fake_nodes(
 
 
 def stages() -> list[Path]:
-    """How kwok plays nodes and pods: its own definitions, from the module cache. Nodes are alive by their status: it keeps no leases."""
+    """How kwok plays nodes and pods: its own definitions, from the module cache. It keeps no leases, so nodes tell by status."""
     folder = addons.source(addons.KWOK, "sigs.k8s.io/kwok") / "kustomize" / "stage"
     kinds = ("node/fast", "node/heartbeat", "pod/fast")
     return sorted(
