@@ -18,6 +18,7 @@ from octavo_operator import (
     kube,
     leadership,
     lease,
+    log_noise,
     metrics,
     options,
     queue,
@@ -41,6 +42,7 @@ REST_S = 0.5
 async def run(settings: options.Options) -> None:
     """Until SIGTERM or SIGINT. Raises LostError where another operator may lead instead of this one, AccessError where the API
     server has no address, RightsError where this operator may not watch what it cannot do without."""
+    asyncio.get_running_loop().set_exception_handler(log_noise.leave_out)
     async with contextlib.AsyncExitStack() as stack:
         leader = leadership.Leadership(await _elector(settings, stack))
         api = await stack.enter_async_context(kube.connection(settings.access, leader.leads))
