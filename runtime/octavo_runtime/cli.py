@@ -56,7 +56,7 @@ def _run_preload(parsed: argparse.Namespace) -> int:
 
     if parsed.status:
         return show(parsed.weights_cache, parsed.socket)
-    return preload(parsed.models, parsed.weights_cache, parsed.socket, parsed.lock, parsed.once)
+    return preload(parsed)
 
 
 def _run_manifest(parsed: argparse.Namespace) -> int:
@@ -218,11 +218,22 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_preload(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", nargs="*", help="GGUF files or model folders, as `serve` takes them")
+    parser.add_argument("models", nargs="*", help="GGUF files, model folders or hf://…, as `serve` takes them")
     parser.add_argument(
         "--weights-cache",
         metavar="DIR",
         help="folder of packed weights, the one that `serve` is given (default: OCTAVO_WEIGHTS_CACHE, else as for `serve`)",
+    )
+    parser.add_argument(
+        "--model-cache",
+        metavar="DIR",
+        help="folder that models of hf:// are downloaded into, the one that `serve` is given (default: OCTAVO_MODEL_CACHE, else as "
+        "for `serve`)",
+    )
+    parser.add_argument(
+        "--hub-token-file",
+        metavar="PATH",
+        help="file with the token for models of hf:// that need one (default: OCTAVO_HUB_TOKEN_FILE, else what HF_TOKEN holds)",
     )
     parser.add_argument("--socket", metavar="PATH", help="where it answers (default: preload.sock in that folder)")
     parser.add_argument(

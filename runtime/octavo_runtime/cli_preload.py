@@ -1,5 +1,6 @@
 """`octavo preload`: packs models into a node's cache of weights, keeps them in memory, and tells over a socket what it holds."""
 
+import argparse
 import logging
 import os
 import select
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from octavo_runtime.config import NO_CACHE, ConfigError
+from octavo_runtime.preload import models
 from octavo_runtime.preload.holding import HoldingError
 from octavo_runtime.preload.keeper import Keeper, ModelState
 from octavo_runtime.preload.status import NAME, Status, answer_one, ask, listening
@@ -17,20 +19,19 @@ from octavo_runtime.weights_folder import settled_folder
 LOOK_EVERY_S = 30.0
 
 
-def preload(models: list[str], weights_cache: str | None, socket_path: str | None, lock: bool, once: bool) -> int:
-    """Until a signal ends it, or with `once` until all is packed; the exit code."""
+def preload(parsed: argparse.Namespace) -> int:
+    """Until a signal ends it, or with `--once` until all is packed; the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        folder = _folder(weights_cache)
-        if not models:
-            raise ConfigError("no model is named: give paths of GGUF files or model folders, or --status")
-        keeper = Keeper(models, folder, lock)
-        if once:
+        folder = _folder(parsed.weights_cache)
+        models.check(parsed.models)
+        keeper = Keeper(models.configs(parsed.models, _places(parsed, folder)), parsed.lock)
+        if parsed.once:
             keeper.pack()
             return 0
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _end)
-        with listening(Path(socket_path) if socket_path is not None else folder / NAME) as server:
+        with listening(Path(parsed.socket) if parsed.socket is not None else folder / NAME) as server:
             keeper.hold()
             while True:
                 if select.select([server], [], [], LOOK_EVERY_S)[0]:
@@ -61,6 +62,11 @@ def show(weights_cache: str | None, socket_path: str | None) -> int:
 def _line(state: ModelState) -> str:
     resident = 100 * state.resident_bytes // max(1, state.bytes)
     return f"{state.model}: {resident} % of {state.bytes >> 20} MiB in memory{', locked' if state.locked else ''} ({state.path})"
+
+
+def _places(parsed: argparse.Namespace, weights: Path) -> models.Places:
+    cache = parsed.model_cache or os.environ.get("OCTAVO_MODEL_CACHE")
+    return models.Places(weights, cache, parsed.hub_token_file or os.environ.get("OCTAVO_HUB_TOKEN_FILE"))
 
 
 def _folder(asked: str | None) -> Path:

@@ -46,6 +46,23 @@ def test_a_service_that_names_the_folder_finds_there_what_was_packed() -> None:
     assert f"--weights-cache={cache.flags['weights-cache']}" in container["args"]
 
 
+def test_a_service_of_a_hubs_model_finds_there_what_was_downloaded() -> None:
+    source = "hf://org/name@main"
+    token = {"name": "hub", "key": "secret"}
+    endpoint = {"name": "HF_ENDPOINT", "value": "http://hub.example"}
+    pod = pod_of(models=[source], hubTokenSecret=token, env=[endpoint])
+    [container] = pod["containers"]
+    model = {"source": source, "tokenSecretRef": token, "cache": {"hostPath": {"path": FOLDER}}}
+    attached = {attachment.name: attachment for attachment in attachments.of_pod(service(model=model))}
+    assert attached["hub-token"].as_volume == volumes(pod)["hub-token"]
+    assert attached["hub-token"].as_mount in container["volumeMounts"]
+    for name, value in {**attached["hub-token"].flags, **attached["cache"].flags}.items():
+        assert f"--{name}={value}" in container["args"]
+    assert endpoint in container["env"]
+    asked = parser().parse_args([*container["command"][1:], *container["args"]])
+    assert asked.models == [source]
+
+
 def test_it_is_locked_down_as_the_other_pods_are() -> None:
     pod = pod_of()
     assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 65532)
@@ -86,7 +103,7 @@ def test_where_it_runs_can_be_chosen() -> None:
     ("values", "says"),
     [
         pytest.param({"models": []}, "preload.models is empty", id="no model"),
-        pytest.param({"models": ["hf://org/name"]}, "models", id="a model that is on no node"),
+        pytest.param({"models": ["pvc://claim/model"]}, "models", id="a model of one namespace"),
         pytest.param({"hostPath": ""}, "set preload.hostPath", id="no folder"),
         pytest.param({"hostPath": "/var/lib/octavo-2"}, "is below none of allow.hostPaths", id="a folder not allowed"),
         pytest.param({"hostPath": "/var/lib/octavo/../x"}, "hostPath", id="a folder that climbs"),

@@ -5,6 +5,7 @@ import json
 import logging
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -28,22 +29,24 @@ class ModelState(msgspec.Struct, frozen=True):
 
 
 class Keeper:
-    """`models`: paths, as `octavo serve` takes them; `folder`: the weights' cache."""
+    """Of models as `configs` say that they are served; those are asked for once, as it may take long to have a model's files."""
 
-    def __init__(self, models: list[str], folder: Path, lock: bool) -> None:
-        self._configs = [ServeConfig(model, weights_cache=str(folder)) for model in models]
+    def __init__(self, configs: Iterable[ServeConfig], lock: bool) -> None:
+        self._asked = configs
         self._lock = lock
+        self._configs: list[ServeConfig] = []
         self._held: dict[str, list[Holding]] = {}
 
     def pack(self) -> None:
         """Into the cache, what it lacks. Raises ConfigError."""
-        for config in self._configs:
+        for config in self._asked:
             _packed(config)
 
     def hold(self) -> None:
         """Everything. Raises ConfigError where a model cannot be packed and HoldingError where it cannot be locked."""
-        for config in self._configs:
+        for config in self._asked:
             self._hold(config)
+            self._configs.append(config)
 
     def look(self) -> None:
         """Read in what the kernel took back; hold what another start has written anew."""

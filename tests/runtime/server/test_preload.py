@@ -12,7 +12,10 @@ import pytest
 from octavo_runtime.cli import main
 from octavo_runtime.preload.holding import Holding
 from octavo_runtime.preload.status import ask
+from octavo_runtime.source.cache import CachedModel
+from octavo_runtime.source.reference import HubReference
 from tests.kernels.cpu.available import cpu_kernels_run
+from tests.runtime.hub import Repository, running_hub
 from tests.runtime.models import save_tiny_model
 from tests.runtime.server.running import until
 
@@ -115,6 +118,25 @@ def test_models_are_packed_held_and_told_until_a_signal(tmp_path: Path, capsys: 
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert not (cache / "preload.sock").exists()
+
+
+@needs_kernels
+def test_a_hubs_model_is_downloaded_to_where_servers_look_for_it(
+    tiny_chat_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("hf_secret\n")
+    with running_hub({"org/tiny": Repository.of(tiny_chat_model, token="hf_secret")}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        flags = ["--weights-cache", str(tmp_path / "weights"), "--model-cache", str(tmp_path / "models")]
+        command = [sys.executable, "-m", "octavo_runtime", "preload", "hf://org/tiny", "--once", *flags]
+        subprocess.run([*command, "--hub-token-file", token], check=True)
+        reference = HubReference("org/tiny", None, "main")
+        assert CachedModel(tmp_path / "models", reference).find("1" * 40) is not None
+        assert len(list((tmp_path / "weights").glob("*.packed"))) == 1
+        refused = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert refused.returncode == 2
+    assert "octavo preload: hf://org/tiny" in refused.stderr.splitlines()[-1]
 
 
 @needs_kernels
