@@ -5,12 +5,14 @@ for its memory; the clocks are passed in.
 import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from octavo_operator import kinds, names
 from octavo_operator.events.notes import Note
 from octavo_operator.observed import PodView
 from octavo_operator.service import Key
+
+T = TypeVar("T")
 
 SERIES_S = 600.0
 # So many at once for a service, and then one in so many seconds.
@@ -65,23 +67,32 @@ class Ledger:
         """The Event to be applied; None where the service has told too much of late. `now` is RFC 3339 with microseconds."""
         now_s = self._clock()
         self._forget(now_s)
-        if not self._allowances.setdefault(subject.uid, _Allowance(BURST, now_s)).take(now_s):
+        # What is remembered stands in the order of its last use.
+        allowance = self._allowances[subject.uid] = self._allowances.pop(subject.uid, _Allowance(BURST, now_s))
+        if not allowance.take(now_s):
             return None
         same = hashlib.sha256(
             "\0".join((subject.uid, note.type, note.reason, note.pod, note.text)).encode()
         ).hexdigest()
-        series = self._series.get(same)
+        series = self._series.pop(same, None)
         if series is None:
             name = f"{subject.key.name}.{hashlib.sha256(f'{same}{now}'.encode()).hexdigest()[:16]}"
-            series = self._series[same] = _Series(name, now, 1, now_s)
+            series = _Series(name, now, 1, now_s)
         else:
             series.count, series.last_s = series.count + 1, now_s
+        self._series[same] = series
         return _event(subject, note, series, self._instance, now)
 
     def _forget(self, now_s: float) -> None:
-        self._series = {same: entry for same, entry in self._series.items() if now_s - entry.last_s < SERIES_S}
+        _drop_while(self._series, lambda entry: now_s - entry.last_s >= SERIES_S)
         full_s = BURST * REFILL_S
-        self._allowances = {uid: entry for uid, entry in self._allowances.items() if now_s - entry.at_s < full_s}
+        _drop_while(self._allowances, lambda entry: now_s - entry.at_s >= full_s)
+
+
+def _drop_while(entries: dict[str, T], old: Callable[[T], bool]) -> None:
+    """Drops from the beginning what is old: each look costs as much as there is to drop."""
+    while entries and old(entries[first := next(iter(entries))]):
+        del entries[first]
 
 
 def _event(subject: Subject, note: Note, series: _Series, instance: str, now: str) -> dict[str, Any]:
