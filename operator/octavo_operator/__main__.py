@@ -11,6 +11,7 @@ from functools import partial
 import kopf
 
 from octavo_operator import (
+    access,
     discovery,
     endpoints,
     handlers,
@@ -20,6 +21,7 @@ from octavo_operator import (
     lease,
     log_noise,
     metrics,
+    mirror,
     options,
     queue,
     reconcile,
@@ -53,10 +55,11 @@ async def run(settings: options.Options) -> None:
         )
         keys: queue.KeyQueue[service.Key] = queue.KeyQueue(rest_s=REST_S)
         watched = watches.Watches()
-        watch = handlers.Watch(keys, settings.access, watched, settings.watch_timeout_s)
+        copies = mirror.Mirror(api)
+        watch = handlers.Watch(keys, settings.access, watched, copies, settings.watch_timeout_s)
         counters = metrics.Metrics(api, keys, leader.leads, watched)
         told = readings.Readings(time.monotonic)
-        reconciler = reconcile.Reconciler(api, watch.watched, settings.installation, told)
+        reconciler = reconcile.Reconciler(api, copies, watch.watched, settings.installation, told)
         crew = workers.Workers(keys, reconciler, counters)
         found = discovery.Discovery(api, rights.Rights(api, settings.namespaces), watched, watch.serve)
         led = [*[crew.work] * settings.workers, polling.Polling(watch.all_pods, told, keys.add).run]
@@ -79,6 +82,7 @@ async def run(settings: options.Options) -> None:
                 registry=watch.registry,
                 settings=watch.settings,
                 insights=watch.insights,
+                indexers=watch.indexers,
                 clusterwide=not settings.namespaces,
                 namespaces=settings.namespaces,
                 stop_flag=leader.ended,
@@ -160,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except lease.LostError as error:
         logger.error("%s: this operator ends, and begins anew as one that waits", error)
         return 1
-    except (kube.AccessError, rights.RightsError) as error:
+    except (access.AccessError, rights.RightsError) as error:
         logger.error("%s", error)
         return 2
     return 0

@@ -5,6 +5,8 @@ makes none. A child differs where a desired leaf is not live, where our apply en
 is no longer desired or lacks a desired number of pods, or where that entry is missing. What others added is theirs and stays.
 """
 
+import functools
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -40,6 +42,13 @@ def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[str
     if owned is None:
         return ["metadata.managedFields"]
     return sorted({*_missing(desired, live, ""), *_stale(owned, desired, ""), *_given_up(owned, desired)})
+
+
+def holds_template(live: Mapping[str, Any], template: Mapping[str, Any]) -> bool:
+    """Whether nothing differs in `spec.template`."""
+    of_template = (owned_fields(live) or {}).get("f:spec", {}).get("f:template", {})
+    found = itertools.chain(_missing(template, live["spec"]["template"], ""), _stale(of_template, template, ""))
+    return next(found, None) is None
 
 
 def port_repairs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -118,25 +127,27 @@ def _taken(owned: Mapping[str, Any], desired: Any, live: Any, path: str) -> Iter
                 yield from _taken(below, desired[text], live.get(text), here)
             elif text in live and desired[text] != live[text]:
                 yield here
-        elif kind == "k" and (item := _find(desired, keys := json.loads(text))) is not None:
+        elif kind == "k" and (item := _find(desired, keys := _keys(text))) is not None:
             yield from _taken(below, item, _find(live, keys), _item(path, keys))
 
 
 def _missing(desired: Any, live: Any, path: str) -> Iterator[str]:
-    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+    if isinstance(desired, dict) and isinstance(live, dict):
         for field, value in desired.items():
+            below = live.get(field)
+            if value == below and below is not None:
+                continue  # most of an object, and then no path has to be made out
             here = _join(path, field)
             if field not in live:
                 # What is false, zero or empty is dropped where the API server stores it; only podTemplate says such things.
                 if value or value == {}:
                     yield here
             elif field in _ATOMIC_MAPS:
-                if value != live[field]:
-                    yield here
+                yield here
             elif isinstance(value, list) and field in _MERGE_KEYS:
-                yield from _missing_items(field, value, live[field], here)
+                yield from _missing_items(field, value, below, here)
             else:
-                yield from _missing(value, live[field], here)
+                yield from _missing(value, below, here)
     elif desired != live:
         yield path
 
@@ -179,19 +190,17 @@ def _stale(owned: Mapping[str, Any], desired: Any, path: str) -> Iterator[str]:
     for token, below in owned.items():
         kind, _, text = token.partition(":")
         if kind == "f":
-            here = _join(path, text)
-            if not isinstance(desired, Mapping) or text not in desired:
-                yield here
-            else:
-                yield from _stale(below, desired[text], here)
+            if not isinstance(desired, dict) or text not in desired:
+                yield _join(path, text)
+            elif below:
+                yield from _stale(below, desired[text], _join(path, text))
         elif kind == "k":
-            keys = json.loads(text)
-            here = _item(path, keys)
+            keys = _keys(text)
             item = _find(desired, keys)
             if item is None:
-                yield here
-            else:
-                yield from _stale(below, item, here)
+                yield _item(path, keys)
+            elif below:
+                yield from _stale(below, item, _item(path, keys))
         elif kind == "v" and (not isinstance(desired, Sequence) or json.loads(text) not in desired):
             yield f"{path}[{text}]"
 
@@ -202,11 +211,18 @@ def _given_up(owned: Mapping[str, Any], desired: Mapping[str, Any]) -> Iterator[
         yield "spec.replicas"
 
 
+@functools.lru_cache(maxsize=1024)
+def _keys(text: str) -> Mapping[str, Any]:
+    """Of the same few lists, in every object."""
+    keys: dict[str, Any] = json.loads(text)
+    return keys
+
+
 def _find(items: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not isinstance(items, Sequence):
         return None
     for item in items:
-        if isinstance(item, Mapping) and all(item.get(key) == value for key, value in wanted.items()):
+        if isinstance(item, dict) and all(item.get(key) == value for key, value in wanted.items()):
             return item
     return None
 

@@ -18,15 +18,20 @@ from octavo_operator.service import Key, Service
 
 
 class Fits:
-    """`inspections_of` gives the pods that inspect a service's model, as they are watched. Without `inspects` nobody asks."""
+    """`inspections_of` gives the pods that inspect a service's model, as they are watched; `look_at` is told of services that may
+    go on. Without `inspects` nobody asks."""
 
     def __init__(
-        self, inventory: Inventory, inspections_of: Callable[[Key], Sequence[InspectionView]], inspects: bool
+        self,
+        inventory: Inventory,
+        inspections_of: Callable[[Key], Sequence[InspectionView]],
+        look_at: Callable[[Key], None],
+        inspects: bool,
     ) -> None:
         self._inventory = inventory
         self._inspects = inspects
         self._inspections_of = inspections_of
-        self._findings = Findings(time.monotonic)
+        self._findings = Findings(time.monotonic, look_at)
 
     async def judge(self, service: Service, status: Mapping[str, Any], seen: Observed) -> Judgement:
         """Raises UnavailableError."""

@@ -1,6 +1,6 @@
 """What is watched: each event only says which InferenceService to look at again.
 
-`on.event` and `index` write nothing to the objects: no finalizer, no annotations, no progress. Optional kinds are watched while
+`on.event` and indexers write nothing to the objects: no finalizer, no annotations, no progress. Optional kinds are watched while
 the API server serves them, which `serve` tells: kopf itself looks only once, since it may not list CRDs.
 """
 
@@ -9,48 +9,71 @@ from typing import Any
 
 import kopf
 
-# The type of `kopf.operator`'s argument `insights`, which kopf does not export.
+# The types of `kopf.operator`'s arguments `insights` and `indexers`, which kopf does not export.
 from kopf._cogs.structs.references import Insights
+from kopf._core.engines.indexing import OperatorIndexers
 
-from octavo_operator import advice, kinds, kube, names, observed, queue, reconcile, service, watches
-from octavo_operator.fitting import inspections
+from octavo_operator import (
+    access,
+    advice,
+    kinds,
+    mirror,
+    names,
+    observed,
+    projections,
+    queue,
+    reconcile,
+    service,
+    sightings,
+    watches,
+)
 from octavo_operator.kinds import Kind
 
 _MANAGED = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 _CHILDREN = (*kinds.REQUIRED, *kinds.OPTIONAL)
+_NOWHERE = f"{names.GROUP}/on-no-object"
 _VERBS = frozenset({"list", "watch", "patch"})
+
+Body = Mapping[str, Any]
 
 
 class Watch:
-    """The kopf handlers, their settings, and the projections of pods, children and services that they keep."""
+    """kopf's registry, settings and indexers, and the projections of pods, children and services that come of its events.
+
+    Nothing is looked at before kopf has listed everything; the events of services, which it holds back until then, do it.
+    """
 
     def __init__(
         self,
         keys: queue.KeyQueue[service.Key],
-        access: kube.Access,
+        to: access.Access,
         watched: watches.Watches,
+        copies: mirror.Mirror,
         watch_timeout_s: float,
     ) -> None:
         self._keys = keys
-        self._access = access
+        self._access = to
         self._listener = watched
-        self._pods: Mapping[service.Key, Any] = {}
-        self._children: Mapping[service.Key, Any] = {}
-        self._inspections: Mapping[service.Key, Any] = {}
-        self._services: Mapping[service.Key, Any] = {}
+        self._mirror = copies
+        self._shown = projections.Projections(copies)
+        self._services: sightings.Sightings[str] = sightings.Sightings()
+        self._complete = False
         self._served: frozenset[Kind] = frozenset()
         self.registry = kopf.OperatorRegistry()
         self.settings = _settings(watch_timeout_s)
         self.insights = Insights(indexed_resources=_Chosen(self._follows), watched_resources=_Chosen(self._follows))
+        self.indexers = _Shown(self._seen, self._gone)
+        watched.listed = self._listed
         self._register()
 
     @property
     def watched(self) -> reconcile.Watched:
         return reconcile.Watched(
-            pods_of=lambda key: tuple(self._pods.get(key, ())),
-            children_of=lambda key: tuple(self._children.get(key, ())),
+            pods_of=self._shown.pods.of,
+            children_of=self._shown.children.of,
             served=lambda: self._served,
-            inspections_of=lambda key: tuple(self._inspections.get(key, ())),
+            inspections_of=self._shown.inspections.of,
+            look_at=self._keys.add,
         )
 
     def running(self, key: service.Key) -> advice.Running:
@@ -58,13 +81,13 @@ class Watch:
         pods = [pod for pod in self.watched.pods_of(key) if not pod.ending]
         return advice.Running(len(pods), min((pod.start_s for pod in pods if pod.start_s is not None), default=None))
 
-    def all_pods(self) -> dict[service.Key, tuple[observed.PodView, ...]]:
-        return {key: tuple(self._pods[key]) for key in self._pods}
+    def all_pods(self) -> Mapping[service.Key, tuple[observed.PodView, ...]]:
+        return self._shown.pods.all()
 
     def resync(self) -> None:
-        """Looks at every known service again, for what an event should have told and did not."""
-        for key in list(self._services):
-            self._keys.add(key)
+        """Reads and looks at every known service again, for what an event should have told and did not."""
+        self._mirror.forget()
+        self._look_at_all()
 
     async def serve(self, served: Set[Kind]) -> None:
         """Watches exactly those optional kinds from now on; every service is looked at again where they are others than before."""
@@ -79,7 +102,8 @@ class Watch:
             self.insights.revised.notify_all()
         for kind in gone:
             self._listener.forget(kind)
-        self.resync()
+            self._mirror.forget(kind)
+        self._look_at_all()
 
     def _follows(self, resource: kopf.Resource) -> bool:
         """Whether to watch it: all but the optional kinds that are not served, or that the operator may not watch."""
@@ -88,19 +112,15 @@ class Watch:
 
     def _register(self) -> None:
         kopf.on.login(registry=self.registry)(self._login)
-        kopf.on.startup(registry=self.registry)(self._keep_indices)
-        kopf.index(names.GROUP, names.VERSION, names.PLURAL, id="services", registry=self.registry)(_service_key)
-        kopf.index("", "v1", "pods", id="pods", registry=self.registry)(_pod)
-        kopf.index("", "v1", "pods", id="inspections", registry=self.registry)(_inspection)
+        for kind in kinds.WATCHED:
+            resource = (kind.group, kind.version, kind.plural)
+            # Only so that kopf asks the indexers: a handler that ran would cost more than all else of an event.
+            kopf.index(*resource, id="shown", labels={_NOWHERE: kopf.PRESENT}, registry=self.registry)(_nothing)
         kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=self.registry)(self._service_changed)
-        for kind in (*_CHILDREN, kinds.POD):
-            kopf.on.event(kind.group, kind.version, kind.plural, registry=self.registry)(self._child_changed)
-        for kind in _CHILDREN:
-            kopf.index(kind.group, kind.version, kind.plural, id="children", registry=self.registry)(_child)
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
         """Called at the start, and whenever the API server takes the credentials no more: they are read anew."""
-        settings = await kube.configuration(self._access)
+        settings = await access.configuration(self._access)
         scheme, _, token = settings.api_key.get("BearerToken", "").partition(" ")
         credentials = kopf.ConnectionInfo(
             server=settings.host,
@@ -114,17 +134,59 @@ class Watch:
         session = self._listener.session(credentials.as_ssl_context(), credentials.as_http_headers())
         return kopf.AiohttpSession(server=settings.host, aiohttp_session=session)
 
-    async def _keep_indices(self, **indices: Any) -> None:
-        # kopf fills them before the first event is handled, and keeps them current.
-        self._pods, self._services, self._children = indices["pods"], indices["services"], indices["children"]
-        self._inspections = indices["inspections"]
+    def _listed(self, kind: Kind) -> None:
+        """A watch of `kind` begins anew with a list, and what went away meanwhile is in no event."""
+        self._mirror.forget(kind)
+        if self._complete:
+            self._look_at_all()
 
-    async def _service_changed(self, namespace: str | None, name: str, **_: Any) -> None:
-        self._keys.add(_key(namespace, name))
+    def _look_at_all(self) -> None:
+        for key in self._services.all():
+            self._keys.add(key)
 
-    async def _child_changed(self, namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
-        if of := labels.get(names.SERVICE_LABEL, labels.get(names.INSPECTS_LABEL)):
-            self._keys.add(_key(namespace, of))
+    async def _service_changed(
+        self, namespace: str | None, name: str, uid: str, event: kopf.RawEvent, **_: Any
+    ) -> None:
+        self._complete = True
+        key = _key(namespace, name)
+        if event["type"] == "DELETED":
+            self._services.drop(uid)
+            self._mirror.gone(kinds.INFERENCE_SERVICE, key)
+            self._keys.add(key)
+            return
+        newer, first = self._mirror.heard(kinds.INFERENCE_SERVICE, event["object"]), self._services.put(key, uid, name)
+        if newer or first:
+            self._keys.add(key)
+
+    def _seen(self, live: Body) -> None:
+        self._look_at(self._shown.seen(live))
+
+    def _gone(self, live: Body) -> None:
+        self._look_at(self._shown.gone(live))
+
+    def _look_at(self, key: service.Key | None) -> None:
+        if key is not None and self._complete:
+            self._keys.add(key)
+
+
+class _Shown(OperatorIndexers):
+    """kopf's indexers are told of each object that a watch shows and of each that is gone: in the order of its events, from the
+    first list on, and before any handler runs."""
+
+    def __init__(self, seen: Callable[[Body], None], gone: Callable[[Body], None]) -> None:
+        super().__init__()
+        self._seen = seen
+        self._gone = gone
+
+    def replace(self, body: kopf.Body, outcomes: Any) -> None:
+        self._seen(dict(body))  # kopf's view of it is slow to read
+
+    def discard(self, body: kopf.Body) -> None:
+        self._gone(dict(body))
+
+
+async def _nothing(**_: Any) -> None:
+    pass
 
 
 def _key(namespace: str | None, name: str) -> service.Key:
@@ -175,32 +237,3 @@ class _NoDiffs(kopf.DiffBaseStorage):
 
     def store(self, **_: Any) -> None:
         return None
-
-
-async def _service_key(namespace: str | None, name: str, **_: Any) -> dict[service.Key, None]:
-    return {_key(namespace, name): None}
-
-
-async def _pod(
-    namespace: str | None, labels: Mapping[str, str], body: kopf.Body, **_: Any
-) -> dict[service.Key, observed.PodView] | None:
-    if names.SERVICE_LABEL not in labels:
-        return None
-    return {_key(namespace, labels[names.SERVICE_LABEL]): observed.pod_view(body)}
-
-
-async def _inspection(
-    namespace: str | None, labels: Mapping[str, str], body: kopf.Body, **_: Any
-) -> dict[service.Key, inspections.InspectionView] | None:
-    if names.INSPECTS_LABEL not in labels:
-        return None
-    return {_key(namespace, labels[names.INSPECTS_LABEL]): inspections.view(body)}
-
-
-async def _child(
-    namespace: str | None, labels: Mapping[str, str], body: kopf.Body, resource: kopf.Resource, **_: Any
-) -> dict[service.Key, observed.ChildView] | None:
-    [kind] = [kind for kind in _CHILDREN if (kind.group, kind.plural) == (resource.group, resource.plural)]
-    if names.SERVICE_LABEL not in labels:
-        return None
-    return {_key(namespace, labels[names.SERVICE_LABEL]): observed.child_view(kind, body)}

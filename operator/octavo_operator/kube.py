@@ -9,27 +9,23 @@ Errors, by what the caller can do:
 """
 
 import contextlib
-import dataclasses
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
-import yaml
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.client.exceptions import ApiException
-from kubernetes.aio.dynamic import DynamicClient
-from kubernetes.aio.dynamic.resource import Resource
+from kubernetes.aio.client import ApiClient
 
-from octavo_operator import __version__, names
+from octavo_operator import __version__, access, names
 from octavo_operator.kinds import Kind
 from octavo_operator.service import Key
+from octavo_operator.transport import AnswerError, Transport
 
-TIMEOUT_S = 15
 PAGE = 500
+_APPLY = "application/apply-patch+yaml"
+_AS_OURS = {"fieldManager": names.FIELD_MANAGER}
+_NO_QUERY: Mapping[str, str] = {}
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"  # posted to, but a question
 
 
@@ -49,53 +45,9 @@ class RejectedError(KubeError):
     """The API server says that the object is invalid."""
 
 
-class AccessError(Exception):
-    """There is no way to the API server, or it cannot be read."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Access:
-    """How the API server is reached: a kubeconfig's context, or as the pod that this runs in."""
-
-    kubeconfig: Path | None = None
-    context: str | None = None
-
-
-async def configuration(access: Access) -> Configuration:
-    """Address and credentials. Raises AccessError where there are none."""
-    settings = Configuration()
-    if access.kubeconfig is None:
-        try:
-            config.load_incluster_config(client_configuration=settings)
-        except config.ConfigException as error:
-            raise AccessError(
-                f"this is no pod of a cluster ({_brief(error)}): give --kubeconfig and --context to run outside of one"
-            ) from error
-        return settings
-    try:
-        access.kubeconfig.open().close()  # the client takes a missing file for an empty one
-        await config.load_kube_config(
-            config_file=str(access.kubeconfig),
-            context=access.context,
-            client_configuration=settings,
-            persist_config=False,
-        )
-    # A file of another form makes the client fail in whatever way it happens to.
-    except (config.ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError) as error:
-        raise AccessError(
-            f"--kubeconfig {access.kubeconfig}, context {access.context}, cannot be used ({_brief(error)}): "
-            f"give a kubeconfig that has the context, its cluster and its user"
-        ) from error
-    return settings
-
-
-def _brief(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 @contextlib.asynccontextmanager
-async def connection(access: Access, may_write: Callable[[], bool] = lambda: True) -> AsyncIterator["Kube"]:
-    async with ApiClient(configuration=await configuration(access)) as client:
+async def connection(to: access.Access, may_write: Callable[[], bool] = lambda: True) -> AsyncIterator["Kube"]:
+    async with ApiClient(configuration=await access.configuration(to)) as client:
         client.user_agent = f"octavo-operator/{__version__}"
         yield Kube(client, may_write)
 
@@ -108,10 +60,8 @@ class Kube:
     """
 
     def __init__(self, client: ApiClient, may_write: Callable[[], bool] = lambda: True) -> None:
-        self._client = client
+        self._transport = Transport(client)
         self._may_write = may_write
-        # Discovery is not awaited: the few kinds are known, and its cache would need a writable disk.
-        self._dynamic = DynamicClient(client)
         self.writes: dict[str, int] = {}
         self.requests: dict[str, int] = {}
         self.errors: dict[str, int] = {}
@@ -120,20 +70,20 @@ class Kube:
 
     async def get(self, kind: Kind, key: Key) -> dict[str, Any] | None:
         """The live object, or None where there is none."""
-        return await self._request("get", self._resource(kind).path(key.name, key.namespace))
+        return await self._request("get", _path(kind, key.namespace, key.name))
 
     async def listed(
         self, kind: Kind, namespace: str | None = None, selector: str = ""
     ) -> AsyncIterator[dict[str, Any]]:
         """All live objects of a kind (of all namespaces where none is named) with the labels of `selector`, read in pages."""
-        path, more = self._resource(kind).path(None, namespace), ""
+        path, more = _path(kind, namespace), ""
         while True:
-            arguments = {
-                "limit": PAGE,
-                **({"label_selector": selector} if selector else {}),
-                **({"_continue": more} if more else {}),
+            query = {
+                "limit": str(PAGE),
+                **({"labelSelector": selector} if selector else {}),
+                **({"continue": more} if more else {}),
             }
-            page = await self._request("get", path, **arguments)
+            page = await self._request("get", path, query)
             if page is None:
                 return
             for item in page["items"]:
@@ -151,36 +101,38 @@ class Kube:
         manager has set one of them."""
         metadata = {"name": key.name, "namespace": key.namespace, "uid": uid, "annotations": dict(annotations)}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        await self._patch(kind, metadata, body, content_type="application/apply-patch+yaml")
+        await self._patch(kind, metadata, "", body, _APPLY)
 
     async def create(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
         """Makes the object; UnavailableError where there is one of its name."""
         metadata = body["metadata"]
-        return await self._write(kind, metadata, "post", self._resource(kind).path(None, metadata["namespace"]), body)
+        path = _path(kind, metadata["namespace"])
+        return self._written(kind, metadata, await self._request("post", path, _AS_OURS, body))
 
     async def replace(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
         """Writes the whole object; UnavailableError where it has changed since its resourceVersion or is gone."""
         metadata = body["metadata"]
-        path = self._resource(kind).path(metadata["name"], metadata["namespace"])
-        return await self._write(kind, metadata, "put", path, body)
+        path = _path(kind, metadata["namespace"], metadata["name"])
+        return self._written(kind, metadata, await self._request("put", path, _AS_OURS, body))
 
     async def patch(self, kind: Kind, live: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) -> None:
         """Does JSON-patch `operations` to `live`; UnavailableError where it has changed since or is gone."""
         metadata = live["metadata"]
         # Not `test`, whose failure reads as an invalid object (422); another version in the object is a conflict (409).
         unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
-        await self._patch(kind, metadata, [unchanged, *operations], content_type="application/json-patch+json")
+        await self._patch(kind, metadata, "", [unchanged, *operations], "application/json-patch+json")
 
-    async def apply_status(self, kind: Kind, live: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Applies the status of `live`; UnavailableError where it has changed since, or a namesake has taken its place."""
+    async def apply_status(self, kind: Kind, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+        """Applies the status of `live`, and returns the whole; UnavailableError where it has changed since, or a namesake has taken
+        its place."""
         metadata = {field: live["metadata"][field] for field in ("name", "namespace", "resourceVersion")}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
-        await self._apply(kind, body, subresource="/status")
+        return await self._apply(kind, body, subresource="/status")
 
     async def delete(self, kind: Kind, key: Key, uid: str) -> None:
         """Deletes the object with `uid`, and in the background what it owns. UnavailableError where another has taken its name."""
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
-        path = self._resource(kind).path(key.name, key.namespace)
+        path = _path(kind, key.namespace, key.name)
         if await self._request("delete", path, body=body) is not None:
             _count(self.writes, kind.kind)
 
@@ -227,42 +179,42 @@ class Kube:
     async def _apply(
         self, kind: Kind, body: Mapping[str, Any], subresource: str, manager: str = names.FIELD_MANAGER
     ) -> dict[str, Any]:
-        return await self._patch(
-            kind,
-            body["metadata"],
-            dict(body),
-            subresource=subresource,
-            field_manager=manager,
-            content_type="application/apply-patch+yaml",
-            force_conflicts=True,
-        )
+        query = {"fieldManager": manager, "force": "true"}
+        return await self._patch(kind, body["metadata"], subresource, body, _APPLY, query)
 
     async def _patch(
-        self, kind: Kind, metadata: Mapping[str, Any], body: Any, *, subresource: str = "", **arguments: Any
+        self,
+        kind: Kind,
+        metadata: Mapping[str, Any],
+        subresource: str,
+        body: Any,
+        content_type: str,
+        query: Mapping[str, str] = _AS_OURS,
     ) -> dict[str, Any]:
-        path = self._resource(kind).path(metadata["name"], metadata["namespace"]) + subresource
-        return await self._write(kind, metadata, "patch", path, body, **arguments)
+        path = _path(kind, metadata["namespace"], metadata["name"]) + subresource
+        return self._written(kind, metadata, await self._request("patch", path, query, body, content_type))
 
-    async def _write(
-        self, kind: Kind, metadata: Mapping[str, Any], method: str, path: str, body: Any, **arguments: Any
-    ) -> dict[str, Any]:
-        arguments = {"field_manager": names.FIELD_MANAGER, **arguments}
-        written = await self._request(method, path, body=body, **arguments)
-        if written is None:
+    def _written(self, kind: Kind, metadata: Mapping[str, Any], answer: dict[str, Any] | None) -> dict[str, Any]:
+        if answer is None:
             raise UnavailableError(f"{kind.kind} {metadata['namespace']}/{metadata['name']} or its namespace is gone")
         _count(self.writes, kind.kind)
-        return written
+        return answer
 
-    async def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any] | None:
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] = _NO_QUERY,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any] | None:
         """The answer's JSON, or None for 404."""
         if method != "get" and path != _REVIEWS and not self._may_write():
             raise UnavailableError(f"{method} {path}: this operator does not lead, or its lease ran out")
         _count(self.requests, method)
         try:
-            answer: dict[str, Any] = await self._dynamic.request(
-                method, path, serializer=lambda _, data: data, _request_timeout=TIMEOUT_S, **arguments
-            )
-        except ApiException as error:
+            answer: dict[str, Any] = await self._transport.request(method, path, query, body, content_type)
+        except AnswerError as error:
             self.answered_at = time.monotonic()
             if error.status == 404:
                 return None
@@ -274,35 +226,23 @@ class Kube:
         self.answered_at = time.monotonic()
         return answer
 
-    def _resource(self, kind: Kind) -> Resource:
-        return Resource(
-            prefix="apis" if kind.group else "api",
-            group=kind.group,
-            api_version=kind.version,
-            kind=kind.kind,
-            name=kind.plural,
-            namespaced=True,
-            client=self._dynamic,
-        )
+
+def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
+    """Of all objects of the kind where no name is given, in all namespaces where none is."""
+    root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}{within}/{kind.plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
 def _count(counts: dict[str, int], name: str) -> None:
     counts[name] = counts.get(name, 0) + 1
 
 
-def _translated(error: ApiException, request: str) -> KubeError:
-    text = f"{request}: {_message(error)}"
+def _translated(error: AnswerError, request: str) -> KubeError:
+    text = f"{request}: {error}"
     if error.status in (401, 403):
         return DeniedError(text)
     # A field that the kind does not have is found before the object is validated, and answered as if the server were broken.
     if error.status in (400, 422) or "field not declared in schema" in text:
-        return RejectedError(_message(error))
+        return RejectedError(str(error))
     return UnavailableError(text)
-
-
-def _message(error: ApiException) -> str:
-    """The `message` of the Status object in the answer, else the HTTP reason."""
-    try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return f"{error.status} {error.reason}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from octavo_operator import allowances, kube
+from octavo_operator import access, allowances
 from octavo_operator.installation import Installation
 from octavo_operator.service import Key
 
@@ -29,7 +29,7 @@ class Webhook:
 class Options:
     """`namespaces` empty means the whole cluster; without `lease` this process is alone. Ports are TCP."""
 
-    access: kube.Access
+    access: access.Access
     namespaces: tuple[str, ...]
     runtime_image: str | None
     health_port: int
@@ -151,7 +151,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     namespaces = tuple(parsed.namespace or filter(None, from_environment))
     _check(parser, parsed, namespaces)
     return Options(
-        access=kube.Access(parsed.kubeconfig, parsed.context),
+        access=access.Access(parsed.kubeconfig, parsed.context),
         namespaces=namespaces,
         runtime_image=parsed.runtime_image or None,
         health_port=parsed.health_port,

@@ -15,6 +15,7 @@ from octavo_operator import (
     groups,
     kinds,
     kube,
+    mirror,
     moments,
     observed,
     pins,
@@ -45,29 +46,33 @@ from octavo_operator.upkeep import Body, Desired, Found, NameConflictError, Upke
 @dataclasses.dataclass(frozen=True)
 class Watched:
     """What watches tell, asked at each reconcile: pods and children of a service, the optional kinds that are served, and the pods
-    that inspect its model."""
+    that inspect its model. `look_at` has a service looked at as if they had told something of it."""
 
     pods_of: Callable[[service.Key], tuple[observed.PodView, ...]]
     children_of: Callable[[service.Key], tuple[observed.ChildView, ...]]
     served: Callable[[], frozenset[Kind]]
     inspections_of: Callable[[service.Key], tuple[InspectionView, ...]]
+    look_at: Callable[[service.Key], None]
 
 
 class Reconciler:
     """`readings` are what pods say of themselves."""
 
-    def __init__(self, api: kube.Kube, watched: Watched, installation: Installation, readings: Readings) -> None:
+    def __init__(
+        self, api: kube.Kube, copies: mirror.Mirror, watched: Watched, installation: Installation, readings: Readings
+    ) -> None:
         self._api = api
+        self._mirror = copies
         self._readings = readings
         self._watched = watched
         self._installation = installation
-        self._upkeep = Upkeep(api, watched.children_of)
+        self._upkeep = Upkeep(api, copies, watched.children_of)
         self._journal = journal.Journal(api, time.monotonic)
         self._strangers = Strangers()
         self._marking = Marking(api, readings, time.monotonic)
         inventory = Inventory(api, time.monotonic)
         self._rollouts = Rollouts(api, inventory, watched.pods_of)
-        self._fits = Fits(inventory, watched.inspections_of, installation.inspects)
+        self._fits = Fits(inventory, watched.inspections_of, watched.look_at, installation.inspects)
         self._signals = SignalPath(api, installation.prometheus_url)
 
     async def reconcile(self, key: service.Key) -> float | None:
@@ -76,7 +81,7 @@ class Reconciler:
         Returns the seconds after which to look again without an event, where others keep changing a child or pods wait for room;
         else None. Raises KubeError or NameConflictError where it has to be tried again without any event that tells.
         """
-        live = await self._api.get(kinds.INFERENCE_SERVICE, key)
+        live = await self._mirror.read(kinds.INFERENCE_SERVICE, key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._upkeep.contests.forget(key)
             self._rollouts.forget(key)
@@ -167,7 +172,7 @@ class Reconciler:
     async def _write_status(self, live: Body, desired: dict[str, Any]) -> None:
         changed = status.merged(live.get("status", {}), desired, moments.time())
         if changed is not None:
-            await self._api.apply_status(kinds.INFERENCE_SERVICE, live, changed)
+            await self._mirror.apply_status(kinds.INFERENCE_SERVICE, live, changed)
             await self._tell(live, notes.of_status(live.get("status", {}), changed))
 
     async def _tell(self, live: Body, told: list[notes.Note]) -> None:

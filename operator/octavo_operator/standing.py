@@ -23,8 +23,7 @@ _OF_OTHER_PODS = ("Insufficient ", "anti-affinity", "free ports", "topology spre
 
 def holds(live: Mapping[str, Any], template: Mapping[str, Any]) -> bool:
     """Whether the Deployment `live` has the pod template that is wanted; additions of others are theirs."""
-    wanted = {"spec": {"template": template}}
-    return not any(path.startswith("spec.template") for path in apply.differences(wanted, live))
+    return apply.holds_template(live, template)
 
 
 def is_uniform(live: Mapping[str, Any], pods: Iterable[PodView]) -> bool:

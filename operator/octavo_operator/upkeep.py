@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from octavo_operator import apply, contention, kube, names, replicas
+from octavo_operator import apply, contention, kube, mirror, names, replicas
 from octavo_operator.desired.children import Child
 from octavo_operator.events.notes import Write
 from octavo_operator.kinds import Kind, Ref
@@ -41,14 +41,17 @@ class NameConflictError(Exception):
 class Upkeep:
     """`children_of` gives the children of a service as they are watched, which may be a moment old."""
 
-    def __init__(self, api: kube.Kube, children_of: Callable[[Key], tuple[ChildView, ...]]) -> None:
+    def __init__(
+        self, api: kube.Kube, copies: mirror.Mirror, children_of: Callable[[Key], tuple[ChildView, ...]]
+    ) -> None:
         self._api = api
+        self._mirror = copies
         self._children_of = children_of
         self.contests = contention.Contests(time.monotonic)
 
     async def find(self, key: Key, refs: Iterable[Ref]) -> Found:
         """The live objects of those names; None where there is none."""
-        return {ref: await self._api.get(ref.kind, Key(key.namespace, ref.name)) for ref in refs}
+        return {ref: await self._mirror.read(ref.kind, Key(key.namespace, ref.name)) for ref in refs}
 
     async def bring_about(self, wanted: Service, desired: Desired, found: Found) -> list[Write]:
         """Makes the children of `wanted` what is `desired`, and returns what was applied.
@@ -98,20 +101,20 @@ class Upkeep:
         if child.handover is not None:
             await self._hand_over(child, live, child.handover)
         try:
-            return await self._api.apply(child.ref.kind, child.body)
+            return await self._mirror.apply(child.ref.kind, child.body)
         except kube.RejectedError as error:
             if live is None or not (repairs := apply.port_repairs(child.body, live)):
                 raise
             logger.info("putting back ports of %s: %s", child.ref, error)
         await self._api.patch(child.ref.kind, live, repairs)
-        return await self._api.apply(child.ref.kind, child.body)
+        return await self._mirror.apply(child.ref.kind, child.body)
 
     async def _hand_over(self, child: Child, live: Body | None, number: int) -> None:
         """Makes it so that the workload keeps `number` pods once ours does not say so any more."""
         if live is None:
-            live = await self._api.apply(child.ref.kind, replicas.with_number(child.body, number))
+            live = await self._mirror.apply(child.ref.kind, replicas.with_number(child.body, number))
         if replicas.owns_number(live):
-            await self._api.apply(child.ref.kind, replicas.only_number(child.body, number), names.HANDOVER_MANAGER)
+            await self._mirror.apply(child.ref.kind, replicas.only_number(child.body, number), names.HANDOVER_MANAGER)
 
 
 def _refuse_foreign(ref: Ref, live: Body | None, wanted: Service) -> None:

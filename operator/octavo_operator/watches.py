@@ -23,6 +23,7 @@ class Watches:
     """Ages by what is watched, as its path of the REST API, such as `/api/v1/pods`.
 
     `doubt` is set where an optional kind turns out to be served no more, or the API server refuses to show what is watched.
+    `listed` is told of each kind whose watch begins with a list.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,6 +31,7 @@ class Watches:
         self._heard_s: dict[str, float] = {}
         self.doubt = asyncio.Event()
         self._refused: set[kinds.Kind] = set()
+        self.listed: Callable[[kinds.Kind], None] = lambda _: None
 
     def take_refused(self) -> frozenset[kinds.Kind]:
         """The kinds whose lists or watches were refused since this was asked last."""
@@ -63,6 +65,12 @@ class Watches:
         self.doubt.set()
         return True
 
+    def begins(self, path: str) -> None:
+        """A watch of `path` begins with a list."""
+        for kind in kinds.WATCHED:
+            if _is_of(kind, path):
+                self.listed(kind)
+
     def session(self, tls: ssl.SSLContext | bool, headers: Mapping[str, str]) -> aiohttp.ClientSession:
         """A client session whose watches are listened to."""
         watches = self
@@ -77,6 +85,8 @@ class Watches:
                     path = self.url.path
                     watches.heard(path)
                     self.content = _Heard(self.content, lambda: watches.heard(path))  # type: ignore[assignment] # a stand-in
+                elif self.status == 200 and "continue" not in self.url.query:
+                    watches.begins(self.url.path)
                 return self
 
         return aiohttp.ClientSession(

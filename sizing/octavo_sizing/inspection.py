@@ -2,6 +2,7 @@
 its termination message. The operator keeps it in the status, so the names are those of Kubernetes' fields."""
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -87,6 +88,7 @@ def _fields(value: StoredBytes | Model) -> dict[str, Any]:
     return {_field(name): one for name, one in dataclasses.asdict(value).items() if one is not None}
 
 
+@functools.cache
 def _field(name: str) -> str:
     return re.sub("_(.)", lambda match: match[1].upper(), name)
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 from kubernetes.aio.client import ApiClient
 
-from octavo_operator import kinds, kube
+from octavo_operator import access, kinds, kube
 from octavo_operator.service import Key
 from tests.cluster.kubectl import Kubectl
 from tests.operator.live import KIND, Object, service, shared_namespace
@@ -25,8 +25,8 @@ def asked(kubectl: Kubectl, story: Callable[[kube.Kube], Awaitable[T]], user: st
     """What `story` gets from a connection, made as `user` where one is named."""
 
     async def connected() -> T:
-        access = kube.Access(kubectl.access.kubeconfig, kubectl.access.context)
-        async with ApiClient(configuration=await kube.configuration(access)) as client:
+        to = access.Access(kubectl.access.kubeconfig, kubectl.access.context)
+        async with ApiClient(configuration=await access.configuration(to)) as client:
             if user is not None:
                 client.set_default_header("Impersonate-User", user)
             return await story(kube.Kube(client))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from octavo_operator import kube
+from octavo_operator import access
 
 NO_CONTEXT = "apiVersion: v1\nkind: Config\ncontexts: []\nclusters: []\nusers: []\n"
 NO_CLUSTER = "apiVersion: v1\nkind: Config\ncontexts: [{name: here, context: {cluster: x, user: y}}]\nclusters: []\n"
@@ -44,8 +44,8 @@ def test_a_kubeconfig_that_cannot_be_used_says_why(content: str | None, says: st
     file = tmp_path / "config"
     if content is not None:
         file.write_text(content)
-    with pytest.raises(kube.AccessError) as caught:
-        asyncio.run(kube.configuration(kube.Access(file, "here")))
+    with pytest.raises(access.AccessError) as caught:
+        asyncio.run(access.configuration(access.Access(file, "here")))
     said = str(caught.value)
     assert len(said.splitlines()) == 1
     assert f"--kubeconfig {file}, context here, cannot be used (" in said

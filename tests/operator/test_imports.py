@@ -58,7 +58,7 @@ def importers(package: str) -> set[str]:
 
 def test_only_the_edges_know_the_frameworks() -> None:
     assert importers("kopf") == {"handlers.py", "__main__.py"}
-    assert importers("kubernetes") == {"kube.py"}
+    assert importers("kubernetes") == {"access.py", "kube.py", "transport.py"}
 
 
 def test_what_decides_waits_for_nothing() -> None:

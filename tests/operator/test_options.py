@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from octavo_operator import kube, options
+from octavo_operator import access, options
 from octavo_operator.service import Key
 
 
 def test_runs_as_a_pod_over_the_whole_cluster_by_default() -> None:
     found = options.parse([], {})
-    assert (found.access, found.namespaces, found.runtime_image) == (kube.Access(), (), None)
+    assert (found.access, found.namespaces, found.runtime_image) == (access.Access(), (), None)
 
 
 def test_reads_the_environment_and_prefers_options() -> None:
@@ -33,7 +33,7 @@ def test_nothing_is_allowed_that_is_not_named() -> None:
 
 def test_a_kubeconfig_is_used_only_with_its_context() -> None:
     found = options.parse(["--kubeconfig=/k", "--context=c"], {"KUBECONFIG": "/never"})
-    assert found.access == kube.Access(Path("/k"), "c")
+    assert found.access == access.Access(Path("/k"), "c")
 
 
 def test_stands_by_and_warns_only_where_asked_to() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kubernetes.aio.client import ApiClient, Configuration
 
-from octavo_operator import kube, metrics, queue, reconcile, service, workers
+from octavo_operator import kube, metrics, mirror, queue, reconcile, service, workers
 from octavo_operator.installation import Installation
 from octavo_operator.state import readings
 
@@ -20,7 +20,11 @@ def closed_port() -> int:
 
 
 NOTHING_WATCHED = reconcile.Watched(
-    pods_of=lambda _: (), children_of=lambda _: (), served=frozenset, inspections_of=lambda _: ()
+    pods_of=lambda _: (),
+    children_of=lambda _: (),
+    served=frozenset,
+    inspections_of=lambda _: (),
+    look_at=lambda _: None,
 )
 
 
@@ -40,7 +44,9 @@ def test_a_service_that_cannot_be_reconciled_comes_back_later_and_others_go_on()
             counters = metrics.Metrics(api, keys)
             crew = workers.Workers(
                 keys,
-                reconcile.Reconciler(api, NOTHING_WATCHED, Installation(), readings.Readings(time.monotonic)),
+                reconcile.Reconciler(
+                    api, mirror.Mirror(api), NOTHING_WATCHED, Installation(), readings.Readings(time.monotonic)
+                ),
                 counters,
             )
             for name in ("one", "two"):

@@ -13,10 +13,8 @@ from octavo_operator.service import Key
 from octavo_sizing.inspection import Inspection
 
 FRESH_S = 600.0
-# A service whose answer does not come leaves the question to others after this long.
+# A service whose answer does not come leaves the question to others after this long, and those look again then.
 ASKS_S = 30.0
-# How soon a service looks again whose question another one asks.
-LOOK_AGAIN_S = 2.0
 # What a pod may name that is another thing in another namespace, or on another node.
 _OWN_VOLUMES = {"configMap", "csi", "ephemeral", "hostPath", "persistentVolumeClaim", "projected", "secret"}
 
@@ -44,21 +42,25 @@ def scope_of(pod: Mapping[str, Any], namespace: str) -> str:
 
 
 class Findings:
-    def __init__(self, clock: Callable[[], float]) -> None:
+    """`look_at` is told the services that wait for what another one asks, once that is known."""
+
+    def __init__(self, clock: Callable[[], float], look_at: Callable[[Key], None]) -> None:
         self._clock = clock
+        self._look_at = look_at
+        self._waiting: dict[tuple[str, str], set[Key]] = {}
         self._found: dict[tuple[str, str], tuple[Inspection, float]] = {}
         self._asked: dict[tuple[str, str], tuple[Key, float]] = {}
         self._failed: dict[tuple[str, str], float] = {}
 
     def learn(self, question: Question, answer: Inspection) -> None:
         """What an inspection has just given."""
-        self._asked.pop(question.name, None)
         self._found.setdefault(question.name, (answer, self._clock()))
+        self._answered(question)
 
     def failed(self, question: Question) -> None:
         """An inspection has failed: for a while everybody asks for himself."""
-        self._asked.pop(question.name, None)
         self._failed[question.name] = self._clock()
+        self._answered(question)
 
     def answer(self, question: Question) -> Inspection | None:
         found, at_s = self._found.get(question.name, (None, 0.0))
@@ -74,6 +76,12 @@ class Findings:
             return True
         asker, since_s = self._asked.get(question.name, (key, now_s))
         if asker != key and now_s - since_s < ASKS_S:
+            self._waiting.setdefault(question.name, set()).add(key)
             return False
         self._asked[question.name] = (key, since_s if asker == key else now_s)
         return True
+
+    def _answered(self, question: Question) -> None:
+        self._asked.pop(question.name, None)
+        for key in self._waiting.pop(question.name, ()):
+            self._look_at(key)

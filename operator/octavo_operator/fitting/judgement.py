@@ -15,7 +15,7 @@ from octavo_operator.desired import pod
 from octavo_operator.desired.children import Child
 from octavo_operator.desired.inspect import digest, inspection_job, inspection_pod, job_name
 from octavo_operator.fitting import verdict
-from octavo_operator.fitting.findings import LOOK_AGAIN_S, Question, scope_of
+from octavo_operator.fitting.findings import ASKS_S, Question, scope_of
 from octavo_operator.fitting.gpu_memory import GpuMemory
 from octavo_operator.fitting.inspections import Insight, record
 from octavo_operator.fitting.verdict import CONDITION, INSPECTING, Verdict
@@ -71,10 +71,8 @@ class Judgement:
         return held if self.job is None else [*held, self.job]
 
     def look_again_s(self, step: Plan) -> float | None:
-        """Where another service's Job finds it out, no event tells of that."""
-        due = ([LOOK_AGAIN_S] if self.asked_elsewhere else []) + (
-            [self.left_s] if self.holds(step) and self.left_s else []
-        )
+        """Where another service's Job finds it out, it may come to nothing."""
+        due = ([ASKS_S] if self.asked_elsewhere else []) + ([self.left_s] if self.holds(step) and self.left_s else [])
         return min(due, default=None)
 
     def problem(self, step: Plan) -> Problem | None:
@@ -117,11 +115,13 @@ def question(service: Service) -> Question:
 
 def judge(service: Service, asked: Question, evidence: Evidence) -> Judgement:
     found = evidence.found
-    if not makes(evidence.workload, pod.template(service)):  # else it is served as it is already
-        service = limited(pinned(service, found), found, evidence.workload)
     template = pod.template(service)
-    says = verdict.judge(service, template["spec"], found, evidence.gpu_memory, job_name(service.key, found.key))
     changes = not makes(evidence.workload, template)
+    if changes:  # else it is served as it is already
+        service = limited(pinned(service, found), found, evidence.workload)
+        template = pod.template(service)
+        changes = not makes(evidence.workload, template)
+    says = verdict.judge(service, template["spec"], found, evidence.gpu_memory, job_name(service.key, found.key))
     if evidence.ready and not changes:
         says = verdict.proven(says)
     is_open = found.inspection is None

@@ -108,7 +108,7 @@ def _memories(service: Service, setup: Setup, gpu: GpuMemory | None) -> list[int
         return [setup.memory_bytes]
     if service.gpu.memory is not None:
         gpu = gpu_memory.stated(parse_bytes(service.gpu.memory))
-    return [None] if gpu is None else [gpu.least_bytes, gpu.most_bytes]
+    return [None] if gpu is None else [*sorted({gpu.least_bytes, gpu.most_bytes})]
 
 
 def _fit(model: Model, setup: Setup, memory_bytes: int | None) -> Fit:

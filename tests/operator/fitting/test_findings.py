@@ -25,8 +25,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def findings(clock: Clock) -> Findings:
-    return Findings(clock)
+def looked_at() -> list[Key]:
+    return []
+
+
+@pytest.fixture
+def findings(clock: Clock, looked_at: list[Key]) -> Findings:
+    return Findings(clock, looked_at.append)
 
 
 def test_an_answer_is_everybodys_for_ten_minutes(findings: Findings, clock: Clock) -> None:
@@ -91,3 +96,17 @@ def pod(**fields: Any) -> dict[str, Any]:
 )
 def test_what_may_be_shared_between_namespaces(spec: dict[str, Any], scope: str) -> None:
     assert scope_of(spec, "demo") == scope
+
+
+@pytest.mark.parametrize("ends_well", [True, False], ids=["answered", "failed"])
+def test_who_waits_for_another_is_looked_at_when_that_ends(
+    findings: Findings, looked_at: list[Key], ends_well: bool
+) -> None:
+    findings.asks(QUESTION, FIRST)
+    findings.asks(QUESTION, SECOND)
+    findings.asks(QUESTION, SECOND)
+    assert looked_at == []
+    findings.learn(QUESTION, inspected()) if ends_well else findings.failed(QUESTION)
+    assert looked_at == [SECOND]
+    findings.learn(QUESTION, inspected())
+    assert looked_at == [SECOND], "told once"

@@ -10,7 +10,7 @@ from octavo_operator import kinds
 from octavo_operator.desired import leaderworkerset, pod
 from octavo_operator.desired.children import children
 from octavo_operator.fitting import judgement
-from octavo_operator.fitting.findings import LOOK_AGAIN_S
+from octavo_operator.fitting.findings import ASKS_S
 from octavo_operator.fitting.inspections import Insight
 from octavo_operator.fitting.judgement import PATIENCE_S, Evidence, Judgement, kept, waited_s
 from octavo_operator.fitting.verdict import Verdict
@@ -100,7 +100,7 @@ def test_where_another_service_asks_no_second_job_does_and_nobody_misses_the_ans
     service = parsed()
     judged = judge(service, unknown(service, asks=False))
     assert outcome(judged, service) == (True, False)
-    assert judged.look_again_s(plan(service, None)) == LOOK_AGAIN_S
+    assert judged.look_again_s(plan(service, None)) == ASKS_S
 
 
 def test_pods_that_fit_are_made_and_the_job_is_no_longer_wanted() -> None:
