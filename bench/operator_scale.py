@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.arguments import positive
 from bench.machine import machine
-from bench.operator_scale_run import Figures, Fleet, made, measure
+from bench.operator_scale_run import GPU_MEMORY, INSPECTION, Figures, Fleet, made, measure
 from tests.cluster.access import resolve
 from tests.cluster.fake_nodes import fake_nodes
 from tests.cluster.kubectl import Kubectl
@@ -54,7 +54,10 @@ def _measured(numbers: Sequence[int], idle_s: float, limit_s: float) -> list[Fig
         folder = Path(name)
         control_plane.restart_controllers(lifecycle.PROCESSES, REQUESTS_PER_S)
         try:
-            with fake_nodes(cluster, folder, NODES, capacity=PER_NODE), made(cluster, Fleet(0).namespaces):
+            with (
+                fake_nodes(cluster, folder, NODES, capacity=PER_NODE, labels=GPU_MEMORY, inspection=INSPECTION),
+                made(cluster, Fleet(0).namespaces),
+            ):
                 log = folder / "operator.log"
                 return [measure(cluster.access, Fleet(number), idle_s, limit_s, log) for number in numbers]
         finally:

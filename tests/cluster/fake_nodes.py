@@ -19,6 +19,7 @@ ANNOTATION = "kwok.x-k8s.io/node"
 TAINT = {"key": ANNOTATION, "value": "fake", "effect": "NoSchedule"}
 TOLERATION = {"key": ANNOTATION, "operator": "Equal", "value": "fake", "effect": "NoSchedule"}
 SELECTOR = {"type": "kwok"}
+_ENDING = Path("pod/fast/pod-complete.yaml")
 
 
 @contextmanager
@@ -30,8 +31,11 @@ def fake_nodes(
     capacity: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
+    inspection: str = "",
 ) -> Iterator[None]:
     """Ready nodes of these names, with 8 GPUs each unless `capacity` says otherwise; gone with their pods at the end.
+
+    Their pods of Jobs end with `inspection` as termination message.
 
     Labels, taints and capacity can be changed on the live nodes by kubectl, as on any node.
     """
@@ -43,7 +47,7 @@ def fake_nodes(
         f"--server-address=127.0.0.1:{port}",
         "--cidr=10.244.0.0/16",
         "--node-ip=10.245.255.254",
-        *(f"--config={stage}" for stage in stages()),
+        *(f"--config={stage}" for stage in (*stages(), _ending(folder, inspection))),
     ]
     with running(command, folder / "kwok.log", f"http://127.0.0.1:{port}/healthz"):
         # Not applied: what is applied has no status.
@@ -64,9 +68,18 @@ def stages() -> list[Path]:
     """How kwok plays nodes and pods: its own definitions, from the module cache. It keeps no leases, so nodes tell by status."""
     folder = addons.source(addons.KWOK, "sigs.k8s.io/kwok") / "kustomize" / "stage"
     kinds = ("node/fast", "node/heartbeat", "pod/fast")
-    return sorted(
-        path for kind in kinds for path in (folder / kind).glob("*.yaml") if path.name != "kustomization.yaml"
-    )
+    others = ("kustomization.yaml", _ENDING.name)
+    return sorted(path for kind in kinds for path in (folder / kind).glob("*.yaml") if path.name not in others)
+
+
+def _ending(folder: Path, message: str) -> Path:
+    """kwok's definition of how pods of Jobs end, with `message`, which has no quotes but double ones."""
+    text = (addons.source(addons.KWOK, "sigs.k8s.io/kwok") / "kustomize" / "stage" / _ENDING).read_text()
+    before = "            reason: Completed\n"
+    assert text.count(before) == 1, "kwok says elsewhere what a container ended of"
+    path = folder / _ENDING.name
+    path.write_text(text.replace(before, f"{before}            message: '{message}'\n"))
+    return path
 
 
 def node(
