@@ -128,6 +128,19 @@ def judged(found: Inspection, gpu: GpuMemory | None = None, /, **spec: Any) -> V
             id="a context that the model does not have",
         ),
         pytest.param(
+            LARGE,
+            H100,
+            {
+                "device": "gpu",
+                "parallelism": {"tensor": 2},
+                "runtime": {"extraArgs": ["--kv-overflow-memory=1Gi"]},
+            },
+            False,
+            "DegreeImpossible",
+            "goes with one rank only, .*: leave it out, or set spec.parallelism.tensor to 1$",
+            id="an overflow of several ranks",
+        ),
+        pytest.param(
             SMALL,
             None,
             {"runtime": {"extraArgs": ["--kv-cache-memory=lots"]}},
