@@ -4,31 +4,27 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
-from octavo_runtime.engine import warmup
-from octavo_runtime.engine.admission import Limits, refusal
+from octavo_runtime.config import ServeConfig
+from octavo_runtime.engine import derived, warmup
+from octavo_runtime.engine.admission import refusal
 from octavo_runtime.engine.allocation import AllocationError
 from octavo_runtime.engine.block_pool import BlockPool
 from octavo_runtime.engine.block_store import BlockStore
 from octavo_runtime.engine.first_times import FirstTimes
 from octavo_runtime.engine.flushing import flush
-from octavo_runtime.engine.kv_forms import kv_dtype_name
-from octavo_runtime.engine.loading import LoadedModel, load
+from octavo_runtime.engine.loading import load
 from octavo_runtime.engine.pipeline import Pipeline
 from octavo_runtime.engine.plan import StepPlan
-from octavo_runtime.engine.policy import Policy
-from octavo_runtime.engine.prefix_index import CacheIdentity
 from octavo_runtime.engine.pressure import Means
 from octavo_runtime.engine.ranks.leader import Leader, lead
 from octavo_runtime.engine.ranks.orders import Begin, Prepare, Reset, Serve, Step
 from octavo_runtime.engine.reservation import Reservation
 from octavo_runtime.engine.runners import count_late, device_parts, new_page_mover, new_runner
 from octavo_runtime.engine.scheduler import Scheduler
-from octavo_runtime.engine.selective import LEAST_PAGES, least_tokens
 from octavo_runtime.engine.step_budget import RECOVERS_AFTER_S
 from octavo_runtime.engine.tiers.opening import open_overflow, open_tiers
 from octavo_runtime.engine.warmup import Part
-from octavo_runtime.messages import AddRequest, EngineInfo, ErrorInfo, Output, StepOutputs, TierStats
+from octavo_runtime.messages import AddRequest, ErrorInfo, Output, StepOutputs, TierStats
 
 log = logging.getLogger("octavo.engine")
 
@@ -59,20 +55,18 @@ class Engine:
     def _load(self, config: ServeConfig, progress: Callable[[int], None], reserved: Reservation | None) -> None:
         ranks = self.ranks if isinstance(self.ranks, Leader) else None
         loaded = load(config, progress, reserved, ranks)
-        _check_whole_prompts_fit(config, loaded.max_model_len)
         self._config = config
         self._overflow = open_overflow(config, loaded.pool)
-        self._limits = _limits(config, loaded, 0 if self._overflow is None else self._overflow.pages)
+        self._limits = derived.limits(config, loaded, 0 if self._overflow is None else self._overflow.pages)
         self._narrows = len(loaded.forms) > 1
-        _check_kv_budget(self._limits)
         max_num_seqs, max_num_tokens = self._limits.max_num_seqs, config.max_num_batched_tokens
         self.ranks.tell(Begin(max_num_seqs, max_num_tokens))
         self._runner = new_runner(loaded, max_num_seqs, max_num_tokens, ranks, self._overflow)
         self._pipeline = Pipeline(self._runner)
-        identity = _identity(loaded, config.tensor_parallel_size)
+        identity = derived.identity(loaded, config.tensor_parallel_size)
         self._identity = identity if config.prefix_caching else None
         self._tiers = open_tiers(config, identity, lambda: new_page_mover(loaded, self._runner, ranks))
-        self.info = _info(config, loaded, self._limits.max_num_seqs)
+        self.info = derived.info(config, loaded, self._limits.max_num_seqs)
         self._firsts = FirstTimes(config, loaded, self._limits.max_num_seqs)
         self._audited_s = 0.0
         self._refused: list[Output] = []
@@ -119,14 +113,14 @@ class Engine:
         """Start the step that `plan` has just given. Like `plan` and `collect` it raises RankError when a rank has failed.
 
         A step that finds no memory is rolled back when those before it are collected, and smaller ones are planned; `plan` raises
-        AllocationError where it could not be smaller. With several ranks it is raised here: they do not know of each other's.
+        AllocationError where it could not be smaller. It is raised here where ranks do not agree on it.
         """
         self.ranks.tell(Step(plan))
         self._firsts.saw(plan)
         try:
             self._pipeline.submit(plan)
         except AllocationError as error:
-            if self._config.tensor_parallel_size > 1:
+            if not self.ranks.agree_on_memory:
                 raise
             self._failed = plan, error
 
@@ -208,17 +202,8 @@ class Engine:
         self.ranks.close()
 
     def _new_scheduler(self, delay_s: float, ladder: bool, tiers: BlockStore | None) -> Scheduler:
-        config = self._config
-        policy = Policy(
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            prefill_percent=config.prefill_percent,
-            chunked_prefill=config.chunked_prefill,
-            scheduler_delay_s=delay_s,
-            halve_for_long_prompts=config.max_num_seqs is None,
-            kv_guard_percent=config.kv_guard_percent,
-            kv_guard_limit=config.kv_guard_limit,
-            ladder=Means(tiers=self._tiers is not None, lossy=self._narrows) if ladder else None,
-        )
+        means = Means(tiers=self._tiers is not None, lossy=self._narrows) if ladder else None
+        policy = derived.policy(self._config, delay_s, means)
         limits, overflow = self._limits, self._overflow
         pool = BlockPool(limits.pool_pages, limits.page_size, limits.overflow_pages)
         return Scheduler(
@@ -252,79 +237,3 @@ class Engine:
     def _take_refused(self) -> list[Output]:
         refused, self._refused, self._changed = self._refused, [], False
         return refused
-
-
-def _limits(config: ServeConfig, loaded: LoadedModel, overflow_pages: int) -> Limits:
-    automatic = min(DEFAULT_MAX_NUM_SEQS, config.max_num_batched_tokens)
-    return Limits(
-        max_model_len=loaded.max_model_len,
-        pool_pages=loaded.pool.pages,
-        page_size=loaded.block_size,
-        vocab_size=loaded.decoder.config.vocab_size,
-        max_num_seqs=min(config.max_num_seqs or automatic, loaded.pool.pages),
-        max_queued=config.max_num_queued_reqs,
-        max_queued_tokens=config.max_num_queued_tokens,
-        kv_budget_tokens=config.kv_budget_tokens,
-        kv_budget_refused=_lacks_for_budgets(config, loaded),
-        overflow_pages=overflow_pages,
-    )
-
-
-def _lacks_for_budgets(config: ServeConfig, loaded: LoadedModel) -> str | None:
-    """Why no sequence can hold less than its history."""
-    if loaded.decoder.config.window is not None:
-        return "this model's layers have a sliding window, and only full attention tells which pages matter"
-    if not loaded.backend.weighs:
-        return f"the {loaded.backend.name} attention back end does not tell which pages matter"
-    if not config.chunked_prefill:
-        return "--no-chunked-prefill computes a prompt in one step, which holds all of it"
-    return None
-
-
-def _check_kv_budget(limits: Limits) -> None:
-    """Raises ConfigError for a budget that cannot be."""
-    tokens, least = limits.kv_budget_tokens, least_tokens(limits.page_size)
-    if tokens is None:
-        return
-    if limits.kv_budget_refused is not None:
-        raise ConfigError(f"--kv-budget-tokens: {limits.kv_budget_refused}: leave it out")
-    if tokens < least:
-        raise ConfigError(
-            f"--kv-budget-tokens {tokens} is less than {LEAST_PAGES} blocks of {limits.page_size} tokens: give at least {least}"
-        )
-
-
-def _check_whole_prompts_fit(config: ServeConfig, max_model_len: int) -> None:
-    if not config.chunked_prefill and config.max_num_batched_tokens < max_model_len:
-        raise ConfigError(
-            f"--no-chunked-prefill computes a prompt in one step, and --max-num-batched-tokens {config.max_num_batched_tokens} is "
-            f"less than the context of {max_model_len} tokens: raise it or lower --max-model-len"
-        )
-
-
-def _identity(loaded: LoadedModel, ranks: int) -> CacheIdentity:
-    model = loaded.decoder.config
-    rope = f"{model.rope_theta}/{model.rope_scaling}/{model.max_position}"
-    kv_format = loaded.backend.layout_id if ranks == 1 else f"{loaded.backend.layout_id} of {ranks} ranks"
-    return CacheIdentity(loaded.fingerprint, kv_format, loaded.block_size, rope)
-
-
-def _info(config: ServeConfig, loaded: LoadedModel, max_num_seqs: int) -> EngineInfo:
-    return EngineInfo(
-        model=config.model_name,
-        dtype=str(loaded.dtype).removeprefix("torch."),
-        device=str(loaded.device),
-        max_model_len=loaded.max_model_len,
-        block_size=loaded.block_size,
-        num_blocks=loaded.pool.pages,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        kv_cache_bytes=loaded.pool.total_bytes * config.tensor_parallel_size,
-        attention_backend=loaded.backend.name,
-        vocab_size=loaded.decoder.config.vocab_size,
-        prefix_caching=config.prefix_caching,
-        chunked_prefill=config.chunked_prefill,
-        batch_invariant=config.batch_invariant,
-        scheduler_delay_ms=config.scheduler_delay_ms,
-        kv_cache_dtype=kv_dtype_name(loaded.forms[0], loaded.dtype),
-    )

@@ -4,7 +4,7 @@ import collections
 import time
 from typing import Protocol
 
-from octavo_runtime.engine.allocation import AllocationError, is_allocation_failure
+from octavo_runtime.engine.allocation import AllocationError, give_back, is_allocation_failure
 from octavo_runtime.engine.plan import StepPlan, StepResult
 
 
@@ -77,6 +77,7 @@ class Pipeline:
     def abandon(self, plan: StepPlan) -> None:
         assert not self._flying
         self._runner.abandon(plan.step)
+        give_back()
 
     def reset(self) -> None:
         """Forget the runner's slots, and how long it was busy."""

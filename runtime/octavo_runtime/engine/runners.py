@@ -25,7 +25,9 @@ def new_runner(
     """For steps of at most so many sequences and tokens; `ranks` where the model is shared."""
     if loaded.device.type == "cpu":
         parts = loaded.decoder, loaded.backend, loaded.pool, loaded.block_size, max_num_seqs, loaded.max_model_len
-        return ModelRunner(*parts, overflow) if ranks is None else RankRunner(*parts, ranks.collectives)
+        if ranks is not None:
+            return RankRunner(*parts, ranks.collectives, max_num_batched_tokens)
+        return ModelRunner(*parts, overflow)
     from octavo_runtime.engine import gpu_model  # imports Triton, which a start on a CPU does not wait for
 
     limits = RunnerLimits(loaded.block_size, max_num_seqs, loaded.max_model_len, max_num_batched_tokens)

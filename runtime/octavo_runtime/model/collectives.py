@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Store
 
+from octavo_runtime.model.memory_votes import MemoryVotes
+
 TIMEOUT_S = 60.0
 
 
@@ -24,31 +26,44 @@ class RankError(RuntimeError):
 
 class Collectives:
     """Of one rank; `group` is torch's, which leaves it half typed. All ranks call the same methods in the same order. `tick` is
-    called before each; `why` gives the reason of a failure where somebody knows more than the library's error."""
+    called before each; `why` gives the reason of a failure where somebody knows more than the library's error. `votes`: how they
+    agree on a rank that found no memory, where a runner makes steps of them."""
 
     def __init__(self, group: Any, rank: int, size: int, tick: Callable[[], None] = lambda: None) -> None:
         self.rank = rank
         self.size = size
         self.why: Callable[[str], str] = lambda text: text
         self.count, self.busy_s = 0, 0.0  # collectives so far, and the time in them, waiting for slower ranks included
+        self.votes: MemoryVotes | None = None
         self._group = group
         self._tick = tick
+
+    def hold_votes(self, most: int, sums: int) -> MemoryVotes:
+        """Every step has so many sums from now on, of `most` numbers at most; it begins with `MemoryVotes.begin`."""
+        self.votes = MemoryVotes(
+            self.rank, self.size, most, sums, lambda part: self._run(self._group.allreduce, [part])
+        )
+        return self.votes
 
     def summed(self, part: Tensor) -> Tensor:
         """The sum over all ranks' parts, on every rank; `part` may be overwritten."""
         if part.device.type != "cpu":
             self._run(self._group.allreduce, [part])
             return part
+        if self.votes is not None:
+            return self.votes.summed(part)
         wide = part.float().contiguous()
         self._run(self._group.allreduce, [wide])
         return wide.to(part.dtype)
 
     def gathered(self, part: Tensor) -> list[Tensor] | None:
-        """On rank 0 the parts of all ranks, which have one shape, by rank; None elsewhere."""
+        """On rank 0 the parts of all ranks, which have one shape, by rank; None elsewhere. Comes after a step's sums."""
         part = part.contiguous()
         options = dist.GatherOptions()
         options.rootRank = 0
         parts = [torch.empty_like(part) for _ in range(self.size)] if self.rank == 0 else None
+        if self.votes is not None:
+            self.votes.settle()
         self._run(self._group.gather, [] if parts is None else [parts], [part], options)
         return parts
 
@@ -83,7 +98,7 @@ class Collectives:
         started_s = time.perf_counter()
         try:
             collective(*arguments).wait()
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise RankError(self.why(f"a collective of rank {self.rank} of {self.size} failed: {error}")) from error
         self.count += 1
         self.busy_s += time.perf_counter() - started_s

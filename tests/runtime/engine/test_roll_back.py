@@ -97,9 +97,17 @@ def test_a_step_of_one_token_cannot_be_smaller() -> None:
     assert budget.tokens == 3
 
 
-def test_an_allocation_that_really_fails_is_tried_again_smaller(tmp_path: Path) -> None:
-    """The kernel refuses address space beyond what the engine has and a little: large steps find none, the answers are the same."""
-    command = [sys.executable, "-m", "tests.runtime.engine.short_of_address_space", str(tmp_path)]
+@pytest.mark.parametrize(("ranks", "rank"), [pytest.param(1, 0, id="one rank"), pytest.param(2, 1, id="rank 1 of 2")])
+def test_an_allocation_that_really_fails_is_tried_again_smaller(ranks: int, rank: int, tmp_path: Path) -> None:
+    """The kernel refuses address space beyond what a rank has and a little: large steps find none, the answers are the same."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.runtime.engine.short_of_address_space",
+        str(tmp_path),
+        str(ranks),
+        str(rank),
+    ]
     child = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert child.returncode == 0, child.stderr
     told = json.loads(child.stdout.splitlines()[-1])
@@ -108,3 +116,4 @@ def test_an_allocation_that_really_fails_is_tried_again_smaller(tmp_path: Path) 
     assert told["same"]
     assert told["blocks_used"] == 0
     assert "no memory for a step of " in child.stderr
+    assert (f"rank {rank} found no memory" in child.stderr) == (ranks > 1)

@@ -105,6 +105,11 @@ class Leader:
             self.close()
             raise
 
+    @property
+    def agree_on_memory(self) -> bool:
+        """Whether a step for which one rank finds no memory fails on all of them; otherwise that rank fails."""
+        return self.collectives.votes is not None
+
     def tell(self, order: Order) -> None:
         """All other ranks. Raises RankError."""
         self.check()

@@ -12,9 +12,11 @@ from typing import Protocol
 import torch
 
 from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.engine.allocation import AllocationError
 from octavo_runtime.engine.devices import device_of
 from octavo_runtime.engine.loading import LoadedModel, load
 from octavo_runtime.engine.pipeline import Pipeline
+from octavo_runtime.engine.plan import StepPlan
 from octavo_runtime.engine.ranks import orders
 from octavo_runtime.engine.ranks.orders import Agreed, Begin, Order, Prepare, Reset, Serve, Step
 from octavo_runtime.engine.ranks.placement import Placement, placement
@@ -113,7 +115,7 @@ def follow(member: Member, loaded: LoadedModel) -> None:
                 if pipeline.full:
                     pipeline.collect()
                 member.word.step(plan.step)
-                pipeline.submit(plan)
+                _submit(pipeline, plan, member.collectives.votes is not None)
             case Reset():
                 while pipeline.oldest is not None:
                     pipeline.collect()
@@ -124,3 +126,13 @@ def follow(member: Member, loaded: LoadedModel) -> None:
                 member.word.serve()
             case other:
                 raise AssertionError(f"an order out of turn: {other}")
+
+
+def _submit(pipeline: Pipeline, plan: StepPlan, agreed: bool) -> None:
+    """`agreed`: a step that finds no memory failed on all ranks, and rank 0 plans anew."""
+    try:
+        pipeline.submit(plan)
+    except AllocationError:
+        if not agreed:
+            raise
+        pipeline.abandon(plan)

@@ -39,6 +39,8 @@ class Ranks(Protocol):
 class Alone:
     """Rank 0's side of others where there are none."""
 
+    agree_on_memory = True
+
     def tell(self, order: Order) -> None:
         """Nobody."""
 
