@@ -8,7 +8,7 @@ Estimates stand beside the constants; the operator compares predicted blocks wit
 import dataclasses
 
 from octavo_sizing.amounts import bytes_text
-from octavo_sizing.kv_cache import block_bytes, layer_block_bytes, overflow_blocks
+from octavo_sizing.kv_cache import layer_block_bytes, overflow_blocks
 from octavo_sizing.model import Model
 from octavo_sizing.setup import DEFAULT_CPU_KV_BYTES, Setup
 from octavo_sizing.weights import rotary_bytes, weights_bytes, workspace_bytes
@@ -97,7 +97,7 @@ def _on_gpu(model: Model, setup: Setup, context_tokens: int) -> Budget:
     process = _GPU_PROCESS_BYTES + (_COLLECTIVES_BYTES if setup.tensor > 1 else 0)
     workspace = Part("workspace of a step", int(FRAGMENTS * workspace_bytes(model, setup)))
     # The pool's part of that layer is in the size of its blocks.
-    scratch_bytes = _scratch_bytes(model, setup, overflow_blocks(model, setup))
+    scratch_bytes = overflow_blocks(model, setup) * layer_block_bytes(model, setup)
     below = (Part("overflow's layer", scratch_bytes),) if setup.overflow_bytes else ()
     parts = (*_of_model(model, setup, context_tokens), Part("CUDA and its libraries", process), workspace, *below)
     memory = setup.memory_bytes
@@ -119,16 +119,9 @@ def _on_cpu(model: Model, setup: Setup, context_tokens: int) -> Budget:
     if setup.tier_bytes:
         parts.append(Part("memory tier", setup.tier_bytes))
     if setup.overflow_bytes:
-        pool = 0 if setup.kv_bytes is None else setup.kv_bytes // block_bytes(model, setup)
-        scratch = _scratch_bytes(model, setup, pool + overflow_blocks(model, setup))
-        parts += [Part("KV overflow", setup.overflow_bytes), Part("overflow's layer", scratch)]
+        parts.append(Part("KV overflow", setup.overflow_bytes))
     limit = setup.memory_bytes
     return Budget(tuple(parts), limit, "" if limit is None else f"limit {bytes_text(limit)}")
-
-
-def _scratch_bytes(model: Model, setup: Setup, blocks: int) -> int:
-    """Where the pages of one layer are brought together."""
-    return blocks * layer_block_bytes(model, setup)
 
 
 def _of_model(model: Model, setup: Setup, context_tokens: int) -> tuple[Part, Part]:

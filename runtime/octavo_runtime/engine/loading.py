@@ -107,13 +107,13 @@ def _load_on_cpu(
     cache.keep()
     check_dense_type(config, cpu.dtype)
     backend = cpu.backend(AttentionShape(model.heads, model.kv_heads, model.head_dim, block_size, cpu.dtype, forms))
-    pages, reserved = _pages_on_cpu(config, model.layers * backend.page_bytes, _sharing(ranks), reserved)
+    below = (config.kv_overflow_memory or 0) // (model.layers * backend.page_bytes) if ranks is None else 0
+    pages, reserved = _pages_on_cpu(config, model.layers * backend.page_bytes, _sharing(ranks), reserved, below)
     if ranks is not None:
         pages = ranks.agree(pages)
-    below = (config.kv_overflow_memory or 0) // (model.layers * backend.page_bytes)
     _check_context_fits(config, max_model_len, pages + below, block_size)
     zeros = reserved.take if ranks is None else ranks.kv_memory(reserved)
-    pool = KvPool(model.layers, pages, backend.page_bytes, device, zeros)
+    pool = KvPool(model.layers, pages, backend.page_bytes, device, zeros, below)
     if config.batch_invariant and not is_batch_invariant(decoder, backend, pool, block_size, max_model_len):
         raise ConfigError(
             f"--batch-invariant: on this machine, with torch {torch.__version__}, a token's logits differ between alone and in "
@@ -194,15 +194,20 @@ def _check_context_fits(config: ServeConfig, max_model_len: int, pages: int, blo
 
 
 def _pages_on_cpu(
-    config: ServeConfig, bytes_of_all_layers: int, sharing: int, reserved: Reservation | None
+    config: ServeConfig, bytes_of_all_layers: int, sharing: int, reserved: Reservation | None, below: int
 ) -> tuple[int, Reservation]:
-    """How many pages, and their memory, where so many ranks share what there is. What was reserved before the weights were read
-    counts as available."""
+    """How many pages, and the memory for them and those below, where so many ranks share what there is. What was reserved before
+    the weights were read counts as available."""
     if reserved is not None:
         reserved.wait()
     available = available_bytes() + (reserved.size_bytes if reserved is not None else 0)
-    pages = _pages(config, sharing * bytes_of_all_layers, available, min(DEFAULT_KV_BYTES, available // 2))
-    needed = (pages + 1) * bytes_of_all_layers
+    left = available - below * bytes_of_all_layers
+    if left <= 0:
+        raise ConfigError(
+            f"--kv-overflow-memory {config.kv_overflow_memory:,} bytes are more than the {available:,} available here: lower it"
+        )
+    pages = _pages(config, sharing * bytes_of_all_layers, left, min(DEFAULT_KV_BYTES, left // 2))
+    needed = (pages + 1 + below) * bytes_of_all_layers
     if reserved is not None and needed > reserved.size_bytes:
         reserved.release()
         reserved = None

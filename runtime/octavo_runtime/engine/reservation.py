@@ -88,11 +88,11 @@ def reserve_early(config: ServeConfig, root: Path = Path("/")) -> Reservation | 
     """Begin with what `loading` will settle anyhow; None where that cannot be told yet or the memory is scarce."""
     if config.tensor_parallel_size > 1 or not _runs_on_cpu(config, root):
         return None
-    asked = config.kv_cache_memory
-    spare = available_bytes(root) - _WEIGHTS_FACTOR * _stored_bytes(config.model_path) - _SPARE_BYTES
+    asked, below = config.kv_cache_memory, config.kv_overflow_memory or 0
+    spare = available_bytes(root) - below - _WEIGHTS_FACTOR * _stored_bytes(config.model_path) - _SPARE_BYTES
     # By default KV pages take at most half of what the weights leave.
     wanted, limit = (asked, spare) if asked is not None else (DEFAULT_KV_BYTES, spare // 2)
-    return Reservation(wanted) if 0 < wanted <= limit else None
+    return Reservation(wanted + below) if 0 < wanted <= limit else None
 
 
 def _runs_on_cpu(config: ServeConfig, root: Path) -> bool:

@@ -7,7 +7,6 @@ The runner keeps a table of slots (tokens, pages, parameters) that plans change 
 """
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,6 @@ from octavo_runtime.engine.request import NARROW_FACTOR
 from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, Importance
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
-from octavo_runtime.model.overflow import Overflow
 from octavo_runtime.model.sampler import Draw, Row, sample
 
 
@@ -45,12 +43,10 @@ class ModelRunner:
         page_size: int,
         max_num_seqs: int,
         max_model_len: int,
-        overflow: Overflow | None = None,
     ) -> None:
         self._model = model
         self._backend = backend
         self._pool = pool
-        self._overflow = overflow
         self._page_size = page_size
         self._tokens: npt.NDArray[np.int64] = np.zeros((max_num_seqs, max_model_len + 1), dtype=np.int64)
         self._pages: npt.NDArray[np.int64] = np.zeros((max_num_seqs, -(-max_model_len // page_size)), dtype=np.int64)
@@ -82,7 +78,7 @@ class ModelRunner:
         ids, meta = self._batch(plan.run)
         self._importance = meta.importance
         with torch.inference_mode():
-            self._hidden = self._model.hidden(ids, meta, self._backend, self._layers(plan.run, meta.page_table))
+            self._hidden = self._model.hidden(ids, meta, self._backend, self._pool.layers)
 
     def sample(self, step: int, masks: None = None) -> None:
         """Draw a token for each run that reaches the end of what its slot knows."""
@@ -123,17 +119,6 @@ class ModelRunner:
     def reset(self) -> None:
         """Forget all slots."""
         self._slots.clear()
-
-    def _layers(self, runs: list[Run], page_table: Tensor) -> Sequence[Tensor]:
-        """The pool's layers; brought together one by one where the step reads pages of the overflow."""
-        used = set(page_table.flatten().tolist()) if self._overflow is not None else ()
-        if self._overflow is None or not self._overflow.reached(used):
-            return self._pool.layers
-        written: list[int] = []
-        for run in runs:
-            size, start = int(self._sizes[run.slot]), run.start - int(self._evicted[run.slot])
-            written += self._pages[run.slot, start // size : -(-(start + run.count) // size)].tolist()
-        return self._overflow.layers(used, written)
 
     def _masses(self, runs: list[Run]) -> list[tuple[int, list[float]]]:
         """The attention that the pages of weighed slots got in the step."""

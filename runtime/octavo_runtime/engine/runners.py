@@ -12,7 +12,7 @@ from octavo_runtime.engine.ranks.runner import RankRunner
 from octavo_runtime.engine.runner import ModelRunner
 from octavo_runtime.engine.tiers.page_mover import HostMover, PageMover
 from octavo_runtime.engine.warmup import Part
-from octavo_runtime.model.overflow import Overflow
+from octavo_runtime.model.overflow import Overflow, PagesBelow
 
 
 def new_runner(
@@ -20,17 +20,18 @@ def new_runner(
     max_num_seqs: int,
     max_num_batched_tokens: int,
     ranks: Ranks | None = None,
-    overflow: Overflow | None = None,
+    overflow: Overflow | PagesBelow | None = None,
 ) -> Runner:
     """For steps of at most so many sequences and tokens; `ranks` where the model is shared."""
     if loaded.device.type == "cpu":
         parts = loaded.decoder, loaded.backend, loaded.pool, loaded.block_size, max_num_seqs, loaded.max_model_len
         if ranks is not None:
             return RankRunner(*parts, ranks.collectives, max_num_batched_tokens)
-        return ModelRunner(*parts, overflow)
+        return ModelRunner(*parts)
     from octavo_runtime.engine import gpu_model  # imports Triton, which a start on a CPU does not wait for
 
     limits = RunnerLimits(loaded.block_size, max_num_seqs, loaded.max_model_len, max_num_batched_tokens)
+    assert not isinstance(overflow, PagesBelow)
     collectives = ranks.collectives if ranks is not None else None
     return gpu_model.new_runner(loaded.decoder, loaded.backend, loaded.pool, limits, collectives, overflow)
 

@@ -10,7 +10,6 @@ from octavo_runtime.model.compute import Embedding, Layers, LayerWeights, Produc
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.cpu_layers import CpuLayers
 from octavo_runtime.model.cpu_product import CpuEmbedding, CpuProduct
-from octavo_runtime.model.layers import LayerLoop
 from octavo_runtime.model.packed_weights import Packer
 from octavo_runtime.model.rotary import Rotary
 from octavo_runtime.model.sampler import FreeDraw, Ranked
@@ -47,8 +46,7 @@ class CpuCompute:
         return weights.take(name, (length,), torch.float32)
 
     def layers(self, config: ModelConfig, weights: Sequence[LayerWeights], rotary: Rotary) -> Layers:
-        streamed = LayerLoop(config, weights, rotary, self)
-        return CpuLayers(config, weights, rotary, self._kernels, streamed)
+        return CpuLayers(config, weights, rotary, self._kernels)
 
     def padded_rows(self, rows: int) -> int:
         return rows

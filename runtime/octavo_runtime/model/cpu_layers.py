@@ -1,7 +1,4 @@
-"""The layers of a decoder as one call of the CPU kernels, which saves a step of one token a tenth of its time.
-
-Layers of pages that come one after the other (`overflow.py`) take a call for each part of a layer.
-"""
+"""The layers of a decoder as one call of the CPU kernels, which saves a step of one token a tenth of its time."""
 
 import ctypes
 from collections.abc import Sequence
@@ -15,33 +12,23 @@ from octavo_runtime.model.compute import LayerWeights, Product
 from octavo_runtime.model.config import ModelConfig
 from octavo_runtime.model.cpu_attention import CpuBackend, weighed_by_kernels
 from octavo_runtime.model.cpu_product import CpuProduct
-from octavo_runtime.model.layers import LayerLoop
-from octavo_runtime.model.overflow import StreamedLayers
 from octavo_runtime.model.rotary import Rotary
 
 
 class CpuLayers:
     def __init__(
-        self,
-        config: ModelConfig,
-        weights: Sequence[LayerWeights],
-        rotary: Rotary,
-        kernels: CpuKernels,
-        streamed: LayerLoop,
+        self, config: ModelConfig, weights: Sequence[LayerWeights], rotary: Rotary, kernels: CpuKernels
     ) -> None:
         self._config = config
         self._kernels = kernels
         self._weights = weights  # the entries point into them
         self._rotary = rotary
-        self._streamed = streamed
         self._layers = (Layer * len(weights))(*map(_entry, weights))
 
     def __call__(
         self, residual: Tensor, meta: AttentionMeta, backend: AttentionBackend, kv_layers: Sequence[Tensor]
     ) -> Tensor | None:
         assert isinstance(backend, CpuBackend)
-        if isinstance(kv_layers, StreamedLayers):
-            return self._streamed(residual, meta, backend, kv_layers)
         config, rotary = self._config, self._rotary
         model = Model(
             *(backend.pages.shapes, config.hidden_size, config.intermediate_size, config.window or 0),

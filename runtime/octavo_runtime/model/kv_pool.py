@@ -16,26 +16,35 @@ from octavo_kernels import reference
 
 
 class KvPool:
-    """`layers[i]` is layer i's `uint8[pages + 1, page_bytes]`; usable page ids are 1 … pages.
+    """`layers[i]` is layer i's `uint8[pages + 1 + below, page_bytes]`; usable page ids are 1 … pages, and behind them `below` more,
+    which only sequences longer than the pool have.
 
     `zeros`: gives a writable buffer of so many bytes, all zero and really there; without it torch allocates them.
     """
 
     def __init__(
-        self, layers: int, pages: int, page_bytes: int, device: torch.device, zeros: Callable[[int], Any] | None = None
+        self,
+        layers: int,
+        pages: int,
+        page_bytes: int,
+        device: torch.device,
+        zeros: Callable[[int], Any] | None = None,
+        below: int = 0,
     ) -> None:
         self.pages = pages
+        self.below = below
         self.page_bytes = page_bytes
         self.layers: list[Tensor]
         if zeros is None:
             # fill_ touches every byte: the memory is really there before the first request.
             self.layers = [
-                torch.empty(pages + 1, page_bytes, dtype=torch.uint8, device=device).fill_(0) for _ in range(layers)
+                torch.empty(pages + 1 + below, page_bytes, dtype=torch.uint8, device=device).fill_(0)
+                for _ in range(layers)
             ]
             return
-        total_bytes = layers * (pages + 1) * page_bytes
+        total_bytes = layers * (pages + 1 + below) * page_bytes
         memory = torch.frombuffer(zeros(total_bytes), dtype=torch.uint8, count=total_bytes)
-        self.layers = list(memory.view(layers, pages + 1, page_bytes))
+        self.layers = list(memory.view(layers, pages + 1 + below, page_bytes))
 
     @classmethod
     def joined(cls, pools: Sequence[Self]) -> Self:
@@ -46,6 +55,7 @@ class KvPool:
 
     @property
     def total_bytes(self) -> int:
+        """Without what is below."""
         return len(self.layers) * (self.pages + 1) * self.page_bytes
 
     def zero(self, pages: list[int]) -> None:

@@ -1,10 +1,12 @@
-"""Pages below the pool for a sequence that is longer than it: a second pool in the host's memory, whose pages are brought in ahead
-of their layer.
+"""Pages below the pool for a sequence that is longer than it, in the host's memory.
 
 Page ids go on after the pool's: pool pages 1 … P, then overflow pages P + 1 … P + S. Nothing is written there but by `move`, so of
-a sequence only pages that are behind what it writes may lie there. A step that reads such a page runs on a scratch layer: before
-each layer all pages of the step are copied into it, under their ids, and after the layer what the step wrote goes back to the pool.
-That takes one layer's bytes of memory where the pool is, and in time a copy of the step's whole context.
+a sequence only pages that are behind what it writes may lie there.
+
+On a CPU they lie behind the pool's own, and attention reads them where they are. On a GPU they are brought in ahead of their layer:
+a step that reads such a page runs on a scratch layer. Before each layer all pages of the step are copied into it, under their ids,
+and after the layer what the step wrote goes back to the pool. That takes one layer's bytes of the GPU's memory, and in time a copy
+of the step's whole context.
 """
 
 import contextlib
@@ -15,6 +17,18 @@ import torch
 from torch import Tensor
 
 from octavo_runtime.model.kv_pool import KvPool
+
+
+class PagesBelow:
+    """Those of a pool that has some: on a CPU."""
+
+    def __init__(self, pool: KvPool) -> None:
+        self.pages = pool.below
+        self._pool = pool
+
+    def move(self, moves: Sequence[tuple[int, int]]) -> None:
+        """Copy pool pages to overflow pages, (source, target) each."""
+        self._pool.copy(list(moves))
 
 
 class Overflow:

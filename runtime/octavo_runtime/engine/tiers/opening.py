@@ -12,7 +12,7 @@ from octavo_runtime.engine.tiers.disk_store import DiskStore
 from octavo_runtime.engine.tiers.disk_tier import WRITES_WAITING_MOST
 from octavo_runtime.engine.tiers.page_mover import PageMover
 from octavo_runtime.model.kv_pool import KvPool
-from octavo_runtime.model.overflow import Overflow
+from octavo_runtime.model.overflow import Overflow, PagesBelow
 
 _BUFFER_BLOCKS = 2 * WRITES_WAITING_MOST  # of a disk tier without a memory tier: on their way to the disk
 
@@ -34,7 +34,7 @@ def open_tiers(config: ServeConfig, identity: CacheIdentity, new_mover: Callable
     return TierChain(mover, kind, rows, DiskStore(Path(config.kv_tier_disk), limit_bytes, kind))
 
 
-def open_overflow(config: ServeConfig, pool: KvPool) -> Overflow | None:
+def open_overflow(config: ServeConfig, pool: KvPool) -> Overflow | PagesBelow | None:
     """None where none is asked for. Raises ConfigError."""
     asked, available = config.kv_overflow_memory, available_bytes()
     if asked is None:
@@ -48,12 +48,11 @@ def open_overflow(config: ServeConfig, pool: KvPool) -> Overflow | None:
     pages = asked // page_bytes
     if pages < 1:
         raise ConfigError(f"--kv-overflow-memory: {asked:,} bytes hold no page of {page_bytes:,}: raise it")
-    on_host = pool.layers[0].device.type == "cpu"
-    scratch_bytes = (pool.pages + pages + 1) * pool.page_bytes if on_host else 0  # else `loading` has left it
-    if asked + scratch_bytes > available:
+    if pool.layers[0].device.type == "cpu":
+        return PagesBelow(pool)
+    if asked > available:
         raise ConfigError(
-            f"--kv-overflow-memory {asked:,} and {scratch_bytes:,} bytes for a layer of all pages are more than the "
-            f"{available:,} available here: lower it"
+            f"--kv-overflow-memory {asked:,} bytes are more than the {available:,} available here: lower it"
         )
     return Overflow(pool, pages)
 
