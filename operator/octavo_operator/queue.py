@@ -2,7 +2,8 @@
 
 A key that is added while it is being worked on is worked on once more afterwards, so no change is lost and no two workers have
 the same key. Failures come back after a delay that doubles, and what is done may ask for another look later. A key that was worked
-on rests for a moment: a change of one object makes events of several, which are then looked at together.
+on rests for a moment: a change of one object makes events of several, which are then looked at together. The more keys wait, the
+longer it rests, since each look would only keep others waiting.
 """
 
 import asyncio
@@ -15,6 +16,9 @@ K = TypeVar("K")
 
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 300.0
+# For so many waiting keys a key rests once more as long, and at most so many times.
+_REST_STEP = 10
+_MOST_RESTS = 20
 
 
 class KeyQueue(Generic[K]):
@@ -87,7 +91,8 @@ class KeyQueue(Generic[K]):
         self._working.remove(key)
         if self._rest_s:
             self._resting.add(key)
-            self._later(self._rest_s, lambda: self._rested(key))
+            rests = min(_MOST_RESTS, 1 + len(self._waiting) // _REST_STEP)
+            self._later(self._rest_s * rests, lambda: self._rested(key))
         else:
             self._rested(key)
 

@@ -33,10 +33,14 @@ def is_uniform(live: Mapping[str, Any], pods: Iterable[PodView]) -> bool:
     the last are gone.
     """
     hashes = [pod.template_hash for pod in pods if pod.active]
-    counts = deployment_view(live)
-    if not counts.settled or len(set(hashes)) > 1:
+    if len(set(hashes)) > 1:
         return False
     first = live["metadata"].get("annotations", {}).get(_REVISION_ANNOTATION) == "1"
+    if live["metadata"]["generation"] == 1 and (first or not hashes):
+        return True  # its spec is as it was made, and it has taken over no pods of another
+    counts = deployment_view(live)
+    if not counts.settled:
+        return False
     return (first and applied_strategy(live) != "Recreate") or counts.replicas == counts.updated == len(hashes)
 
 

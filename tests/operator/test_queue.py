@@ -1,6 +1,8 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 
+import pytest
+
 from octavo_operator.queue import LONGEST_DELAY_S, KeyQueue
 
 
@@ -167,5 +169,21 @@ def test_a_key_that_rested_without_an_event_does_not_come_back() -> None:
         assert len(queue) == 0
         queue.add("a")
         assert await queue.take() == "a"
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("waiting", "rest_s"),
+    [pytest.param(9, 0.5, id="few"), pytest.param(40, 2.5, id="some"), pytest.param(1000, 10.0, id="many")],
+)
+def test_a_key_rests_longer_while_others_wait(waiting: int, rest_s: float) -> None:
+    async def story() -> None:
+        timers = Timers()
+        queue: KeyQueue[int] = KeyQueue(timers.call_later, rest_s=0.5)
+        for key in range(waiting + 1):
+            queue.add(key)
+        queue.done(await queue.take())
+        assert [delay_s for delay_s, _ in timers.calls] == [rest_s]
 
     run(story())

@@ -46,6 +46,20 @@ def first(live: dict[str, Any]) -> dict[str, Any]:
     return {**live, "metadata": {**live["metadata"], "annotations": {"deployment.kubernetes.io/revision": "1"}}}
 
 
+def changed(live: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **live,
+        "metadata": {**live["metadata"], "generation": 2},
+        "status": {**live["status"], "observedGeneration": 2},
+    }
+
+
+def unseen(generation: int) -> dict[str, Any]:
+    """The Deployment before its controller has seen what it is now."""
+    live = deployment("--a")
+    return {**live, "metadata": {**live["metadata"], "generation": generation}, "status": {}}
+
+
 def test_the_current_replica_set_is_the_one_of_the_deployments_template() -> None:
     """Also where that template comes back: the newest set is another one then."""
     sets = [replica_set("--a", "aaa", 2), replica_set("--b", "bbb", 1), replica_set("--b", "ccc", 9, owner="another")]
@@ -94,11 +108,15 @@ def test_pods_that_cannot_even_be_made_wait_for_a_place() -> None:
         pytest.param(first(deployment("--a")), [pod("a")], True, id="the first template, not counted yet"),
         pytest.param(first(deployment("--a")), [pod("a"), pod("b")], False, id="the first no more"),
         pytest.param(
-            first(deployment("--b", strategy={"type": "Recreate"})),
+            changed(first(deployment("--b", strategy={"type": "Recreate"}))),
             [pod("a")],
             False,
             id="the second, about to recreate",
         ),
+        pytest.param(unseen(1), [], True, id="made a moment ago"),
+        pytest.param(first(unseen(1)), [pod("a")], True, id="made a moment ago, with its first pod"),
+        pytest.param(unseen(1), [pod("a")], False, id="made a moment ago, with a pod of who knows"),
+        pytest.param(first(unseen(2)), [pod("a")], False, id="changed a moment ago"),
     ],
 )
 def test_most_services_need_no_look_at_replica_sets(live: dict[str, Any], pods: list[PodView], uniform: bool) -> None:
