@@ -2,19 +2,22 @@
 
 Kept are InferenceServices and their children: what a watch shows. The newest version wins, whoever told of it; resource versions of
 one kind are numbers that only grow (what is no number is never kept). While a write is under way nothing is known, nor after one
-that failed, so the next look reads. What a watch should have told and did not, `forget` mends: at each resync, and where a watch
+that failed, so the next look reads. An answer is not kept either where a watch told of an end since it was asked for: it may tell
+of what is no more. What a watch should have told and did not, `forget` mends: at each resync, and where a watch
 begins anew with a list.
 
 A copy is the object's JSON, a fifth of what it takes as a dict.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from octavo_operator import kinds, kube, names
 from octavo_operator.kinds import Kind
 from octavo_operator.service import Key
+
+Live = TypeVar("Live", dict[str, Any], dict[str, Any] | None)
 
 
 class _Copy(NamedTuple):
@@ -28,28 +31,24 @@ class Mirror:
     def __init__(self, api: kube.Kube) -> None:
         self._api = api
         self._copies: dict[Kind, dict[Key, _Copy]] = {}
+        self._ends = 0
 
     async def read(self, kind: Kind, key: Key) -> dict[str, Any] | None:
         """The live object, None where there is none. It may lag behind by what a watch is about to tell."""
         if (copy := self._copies.get(kind, {}).get(key)) is not None:
             found: dict[str, Any] = json.loads(copy.text)
             return found
-        live = await self._api.get(kind, key)
-        if live is not None:
-            self._keep(kind, live)
-        return live
+        return await self._answered(kind, self._api.get(kind, key))
 
     async def apply(self, kind: Kind, body: Mapping[str, Any], manager: str = names.FIELD_MANAGER) -> dict[str, Any]:
         """As `Kube.apply`."""
-        self.gone(kind, _key(body))
-        live = await self._api.apply(kind, body, manager)
-        self._keep(kind, live)
-        return live
+        self._drop(kind, _key(body))
+        return await self._answered(kind, self._api.apply(kind, body, manager))
 
     async def apply_status(self, kind: Kind, live: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """As `Kube.apply_status`."""
-        self.gone(kind, _key(live))
-        self._keep(kind, await self._api.apply_status(kind, live, status))
+        self._drop(kind, _key(live))
+        await self._answered(kind, self._api.apply_status(kind, live, status))
 
     def heard(self, kind: Kind, live: Mapping[str, Any]) -> bool:
         """A watch showed `live`. Whether that is newer than what was known, which own writes already are."""
@@ -57,19 +56,31 @@ class Mirror:
 
     def gone(self, kind: Kind, key: Key) -> None:
         """A watch told that the object is no more."""
-        self._copies.get(kind, {}).pop(key, None)
+        self._ends += 1
+        self._drop(kind, key)
 
     def forget(self, kind: Kind | None = None) -> None:
         """The objects of a kind, or all, are read again before they are believed."""
+        self._ends += 1
         if kind is None:
             self._copies.clear()
         else:
             self._copies.pop(kind, None)
 
+    async def _answered(self, kind: Kind, request: Awaitable[Live]) -> Live:
+        ends = self._ends
+        live = await request
+        if live is not None and ends == self._ends:
+            self._keep(kind, live)
+        return live
+
+    def _drop(self, kind: Kind, key: Key) -> None:
+        self._copies.get(kind, {}).pop(key, None)
+
     def _keep(self, kind: Kind, live: Mapping[str, Any]) -> bool:
         key, version = _key(live), live["metadata"].get("resourceVersion", "")
         if not version.isdecimal() or not _is_watched(kind, live):
-            self.gone(kind, key)
+            self._drop(kind, key)
             return True
         copies = self._copies.setdefault(kind, {})
         known = copies.get(key)

@@ -22,9 +22,11 @@ class ApiServer:
         self.live: dict[str, Any] | None = None
         self.refuses = False
         self.asked: list[str] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def answer(self, request: web.Request) -> web.Response:
         self.asked.append(request.method)
+        self.meanwhile()
         if self.refuses:
             return web.json_response(CONFLICT, status=409)
         return web.json_response(self.live) if self.live else web.json_response({}, status=404)
@@ -115,7 +117,7 @@ def test_after_a_write_that_failed_it_is_read() -> None:
     told(story)
 
 
-@pytest.mark.parametrize(
+ENDS = pytest.mark.parametrize(
     "end",
     [
         pytest.param(lambda copies: copies.gone(kinds.DEPLOYMENT, KEY), id="deleted"),
@@ -123,6 +125,9 @@ def test_after_a_write_that_failed_it_is_read() -> None:
         pytest.param(lambda copies: copies.forget(), id="resync"),
     ],
 )
+
+
+@ENDS
 def test_what_may_be_gone_is_read(end: Callable[[mirror.Mirror], None]) -> None:
     async def story(copies: mirror.Mirror, server: ApiServer) -> None:
         copies.heard(kinds.DEPLOYMENT, body("5"))
@@ -130,6 +135,19 @@ def test_what_may_be_gone_is_read(end: Callable[[mirror.Mirror], None]) -> None:
         end(copies)
         assert await copies.read(kinds.DEPLOYMENT, KEY) is None
         assert server.asked == ["GET"]
+
+    told(story)
+
+
+@ENDS
+def test_an_answer_that_an_end_overtook_is_not_kept(end: Callable[[mirror.Mirror], None]) -> None:
+    async def story(copies: mirror.Mirror, server: ApiServer) -> None:
+        server.live, server.meanwhile = body("5"), lambda: end(copies)
+        assert await copies.apply(kinds.DEPLOYMENT, body("")) == body("5")
+        assert await copies.read(kinds.DEPLOYMENT, KEY) == body("5")
+        server.live = None
+        assert await copies.read(kinds.DEPLOYMENT, KEY) is None
+        assert server.asked == ["PATCH", "GET", "GET"]
 
     told(story)
 
