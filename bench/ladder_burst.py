@@ -69,19 +69,21 @@ class Sample:
     values: dict[str, float]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Burst:
-    """One run of it."""
+    """One run of it. `others`: the share of the CPUs that others took meanwhile."""
 
     got: list[Got]
     samples: list[Sample]
+    others: float = 0.0
 
     @property
     def wall_s(self) -> float:
         return max((one.ended_s for one in self.got if one.ended_s is not None), default=0.0)
 
-    def last(self, name: str) -> float:
-        return self.samples[-1].values.get(name, 0.0)
+    def counted(self, name: str) -> float:
+        """What a counter has gone up by."""
+        return self.samples[-1].values[name] - self.samples[0].values[name]
 
 
 def burst(capacity_tokens: int, pools: float, vocab_size: int, seed: int) -> list[Wanted]:

@@ -63,7 +63,8 @@ def _blocks(axes: "Axes", run: Burst, blocks: int) -> None:
 def _queue(axes: "Axes", run: Burst) -> None:
     axes.plot(_times(run), _series(run, "running"), color=RUNNING, label="running")
     axes.plot(_times(run), _series(run, "waiting"), color=WAITING, label="waiting")
-    axes.plot(_times(run), _series(run, "preemptions"), color=PREEMPTED, label="preempted so far")
+    preemptions = _series(run, "preemptions")
+    axes.plot(_times(run), [one - preemptions[0] for one in preemptions], color=PREEMPTED, label="preempted so far")
     axes.set_ylabel("requests")
     axes.legend(loc="upper right")
 

@@ -15,7 +15,7 @@ def test_the_burst_is_so_many_pools_of_work_and_always_the_same() -> None:
     assert all(0 <= token < 50 for one in asked for token in one.prompt)
 
 
-def test_the_table_tells_each_runs_figures() -> None:
+def test_the_table_tells_the_figures_of_all_bursts() -> None:
     def got(arrives_s: float, ended_s: float | None, **fields: object) -> Got:
         return Got(Wanted([1], 4, arrives_s), first_s=arrives_s + 0.5, ended_s=ended_s, tokens=4, **fields)  # type: ignore[arg-type]  # a table
 
@@ -29,15 +29,24 @@ def test_the_table_tells_each_runs_figures() -> None:
             Sample(1.0, {"level": 7.0, "preemptions": 0.0, "ahead": 0.0}),
             Sample(7.5, {"level": 0.0, "preemptions": 3.0, "ahead": 2.0}),
         ],
+        others=0.02,
+    )
+    second = Burst(
+        [got(0.0, 3.0)],
+        [Sample(0.1, {"level": 0.0, "preemptions": 3.0, "ahead": 2.0})]
+        + [Sample(at_s, {"level": 5.0, "preemptions": 4.0, "ahead": 2.0}) for at_s in (1.0, 3.1)],
+        others=0.01,
     )
     rows = {
         cells[1].strip(): cells[2].strip()
-        for cells in (line.split("|") for line in table([("ours", run)]).splitlines())
+        for cells in (line.split("|") for line in table({"ours": [run, second]}).splitlines())
     }
-    assert rows["requests answered / asked"] == "2 / 3"
+    assert rows["requests answered / asked"] == "3 / 4"
     assert rows["of these capped in length"] == "1"
     assert rows["refusals (503, to come back)"] == "2"
     assert (rows["highest level"], rows["back at level 0 after the last answer"]) == ("7", "2.5 s")
-    assert (rows["preemptions"], rows["of these ahead of need"]) == ("3", "2")
-    assert (rows["tokens generated"], rows["last answer after"], rows["latency, longest"]) == ("8", "5.0 s", "4.00 s")
-    assert float(rows["tokens a second"]) == pytest.approx(8 / 5, abs=0.5)
+    assert (rows["preemptions"], rows["of these ahead of need"]) == ("4", "2")
+    assert (rows["tokens generated"], rows["last answer of a burst after"]) == ("12", "4.0 s")
+    assert (rows["latency, median"], rows["latency, longest"]) == ("3.00 s", "4.00 s")
+    assert float(rows["tokens a second"]) == pytest.approx(12 / 8, abs=0.5)
+    assert rows["others took of the CPUs"] == "2 %"
