@@ -79,8 +79,7 @@ class Operator:
 
     def cpu_s(self) -> float:
         """Seconds of CPU that it has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return used_cpu_s(self.process.pid)
 
     def _get(self, port: int, path: str) -> tuple[int, str]:
         try:
@@ -112,6 +111,11 @@ def operator(access: Access, log: Path, *arguments: str, kubeconfig: Path | None
         if process.poll() is None:
             started.resume()
             started.end()
+
+
+def used_cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
