@@ -55,6 +55,22 @@ def test_a_watch_is_as_old_as_what_came_last() -> None:
     asyncio.run(story())
 
 
+def test_the_first_page_of_a_list_tells_that_a_watch_begins() -> None:
+    async def story() -> None:
+        watches = Watches()
+        begun: list[kinds.Kind] = []
+        watches.listed = begun.append
+        sent: asyncio.Queue[bytes] = asyncio.Queue()
+        async with events(sent) as url, watches.session(False, {}) as session:
+            for query in ({"limit": "500"}, {"limit": "500", "continue": "x"}, {"watch": "true"}):
+                sent.put_nowait(b"")
+                async with session.get(url, params=query) as answer:
+                    await answer.read()
+        assert begun == [kinds.POD]
+
+    asyncio.run(story())
+
+
 def test_a_list_is_no_watch() -> None:
     async def story() -> None:
         watches = Watches()
