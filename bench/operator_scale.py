@@ -29,6 +29,11 @@ REQUESTS_PER_S = 500
 LONGEST_S = 120.0
 MOST_BYTES = 200 * 2**20
 
+HEAD = (
+    "| services | created | converged | Ready | requests each | writes each | reconciles each | operator CPU "
+    "| control plane CPU | memory at most | idle: writes, requests |\n|---|---|---|---|---|---|---|---|---|---|---|"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="octavo bench operator_scale", description=(__doc__ or "").partition("\n")[0])
@@ -43,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not lifecycle.is_healthy():
         parser.error("the one-node cluster does not run: start it by `make cluster`")
     print(f"{machine()}\n", flush=True)
+    print(HEAD, flush=True)
     found = _measured(parsed.services, parsed.idle_s, parsed.limit_s)
-    print(table(found))
     return 0 if all(map(good, found)) else 1
 
 
@@ -59,7 +64,7 @@ def _measured(numbers: Sequence[int], idle_s: float, limit_s: float) -> list[Fig
                 made(cluster, Fleet(0).namespaces),
             ):
                 log = folder / "operator.log"
-                return [measure(cluster.access, Fleet(number), idle_s, limit_s, log) for number in numbers]
+                return [told(measure(cluster.access, Fleet(number), idle_s, limit_s, log)) for number in numbers]
         finally:
             control_plane.restart_controllers(lifecycle.PROCESSES)
 
@@ -74,27 +79,26 @@ def good(figures: Figures) -> bool:
     )
 
 
-def table(rows: Sequence[Figures]) -> str:
-    lines = [
-        "| services | created | converged | Ready | requests each | writes each | reconciles each | operator CPU "
-        "| control plane CPU | memory at most | idle: writes, requests |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+def told(figures: Figures) -> Figures:
+    """The figures, printed as a row of the table: the next ones take minutes."""
+    print(row(figures), flush=True)
+    return figures
+
+
+def row(figures: Figures) -> str:
+    each = [f"{count / figures.services:.1f}" for count in (figures.requests, figures.writes, figures.reconciles)]
+    cells = [
+        f"{figures.services:,}",
+        f"{figures.created_s:.0f} s",
+        f"{figures.converged_s:.0f} s",
+        f"{figures.ready:,}",
+        *each,
+        f"{figures.cpu_s:.0f} s",
+        f"{figures.cluster_cpu_s:.0f} s",
+        f"{figures.peak_bytes / 2**20:.0f} MiB",
+        f"{figures.idle_writes:.0f}, {figures.idle_requests:.0f}",
     ]
-    for row in rows:
-        each = [f"{count / row.services:.1f}" for count in (row.requests, row.writes, row.reconciles)]
-        cells = [
-            f"{row.services}",
-            f"{row.created_s:.0f} s",
-            f"{row.converged_s:.0f} s",
-            f"{row.ready}",
-            *each,
-            f"{row.cpu_s:.0f} s",
-            f"{row.cluster_cpu_s:.0f} s",
-            f"{row.peak_bytes / 2**20:.0f} MiB",
-            f"{row.idle_writes:.0f}, {row.idle_requests:.0f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -23,9 +23,6 @@ NAMESPACES = 10
 CREATED_AT_ONCE = 16
 # How often is looked whether all are Ready: each look has the API server read all of them.
 LOOK_S = 4.0
-# Idle begins when nothing was written for so long: nobody answers for the state of pods that kwok plays, and the operator asks each
-# several times.
-QUIET_S = 20.0
 IMAGE = "registry.invalid/octavo-runtime:1"
 # What the pods find that inspect a model: the shape of one with 8 billion parameters.
 INSPECTION = Inspection(
@@ -68,11 +65,13 @@ class Figures:
 
 @dataclass(frozen=True)
 class Fleet:
-    """How many services in which namespaces, and what the operator is told besides."""
+    """How many services in which namespaces, what the operator is told besides, and how long nothing is written before it counts as
+    idle: pods that kwok plays do not answer, and the operator asks each several times."""
 
     services: int
     namespaces: tuple[str, ...] = tuple(f"octavo-scale-{number}" for number in range(NAMESPACES))
     arguments: tuple[str, ...] = ()
+    quiet_s: float = 20.0
 
 
 def service(number: int, namespace: str) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def measure(access: Access, fleet: Fleet, idle_s: float, limit_s: float, log: Pa
             converged_s = _converged_s(cluster, fleet, began_s, limit_s)
             cpu_s, cluster_cpu_s = process.cpu_s(), _cluster_cpu_s() - before_s
             ready = _ready(cluster, fleet)
-            _rest(process)
+            _rest(process, fleet.quiet_s)
             counted = _counts(process)
             time.sleep(idle_s)
             after = _counts(process)
@@ -166,10 +165,10 @@ def _converged_s(cluster: Kubectl, fleet: Fleet, began_s: float, limit_s: float)
     return time.monotonic() - began_s
 
 
-def _rest(process: Operator) -> None:
+def _rest(process: Operator, quiet_s: float) -> None:
     """Returns once the operator has written nothing for a while."""
     writes, since_s = process.writes(), time.monotonic()
-    while time.monotonic() - since_s < QUIET_S:
+    while time.monotonic() - since_s < quiet_s:
         time.sleep(1.0)
         if (counted := process.writes()) != writes:
             writes, since_s = counted, time.monotonic()

@@ -12,13 +12,14 @@ from typing import Any
 
 from tests.cluster.hosted import running
 from tests.cluster.kubectl import Kubectl, condition, wait_for
-from tests.cluster.onenode import addons
+from tests.cluster.onenode import addons, machine
 from tests.cluster.operator_process import free_port
 
 ANNOTATION = "kwok.x-k8s.io/node"
 TAINT = {"key": ANNOTATION, "value": "fake", "effect": "NoSchedule"}
 TOLERATION = {"key": ANNOTATION, "operator": "Equal", "value": "fake", "effect": "NoSchedule"}
 SELECTOR = {"type": "kwok"}
+_POD_SUBNET = "10.244.0.0/16"
 _ENDING = Path("pod/fast/pod-complete.yaml")
 
 
@@ -45,11 +46,11 @@ def fake_nodes(
         f"--kubeconfig={cluster.access.kubeconfig}",
         f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
         f"--server-address=127.0.0.1:{port}",
-        "--cidr=10.244.0.0/16",
+        f"--cidr={_POD_SUBNET}",
         "--node-ip=10.245.255.254",
         *(f"--config={stage}" for stage in (*stages(), _ending(folder, inspection))),
     ]
-    with running(command, folder / "kwok.log", f"http://127.0.0.1:{port}/healthz"):
+    with _unreachable(_POD_SUBNET), running(command, folder / "kwok.log", f"http://127.0.0.1:{port}/healthz"):
         # Not applied: what is applied has no status.
         nodes = "\n---\n".join(json.dumps(node(name, capacity or {}, labels or {}, taints)) for name in names)
         cluster.run("create", "--filename=-", stdin=nodes)
@@ -62,6 +63,16 @@ def fake_nodes(
                 on_it = f"--field-selector=spec.nodeName={name}"
                 cluster.run("delete", "pods", "--all-namespaces", on_it, "--grace-period=0", "--force", timeout_s=120.0)
                 cluster.delete("node", name)
+
+
+@contextmanager
+def _unreachable(subnet: str) -> Iterator[None]:
+    """Whoever asks pods that are not there is told at once, and nothing of it leaves the machine."""
+    machine.run("ip", "route", "replace", "unreachable", subnet)
+    try:
+        yield
+    finally:
+        machine.run("ip", "route", "delete", "unreachable", subnet, check=False)
 
 
 def stages() -> list[Path]:
