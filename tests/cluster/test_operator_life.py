@@ -97,7 +97,7 @@ def live(kubectl: Kubectl, life: Life) -> None:
     life.events = [
         event
         for event in kubectl.list("events.events.k8s.io")
-        if event["regarding"]["uid"] == life.rolled["metadata"]["uid"]
+        if event["regarding"].get("uid") == life.rolled["metadata"]["uid"]
     ]
 
 
