@@ -41,6 +41,13 @@ INSPECTION = Inspection(
         max_position=131072,
     ),
 ).to_json()
+# The one-node cluster has addresses for 254 Services. Nobody connects to these.
+ADDRESSES: dict[str, Any] = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "ServiceCIDR",
+    "metadata": {"name": "octavo-scale"},
+    "spec": {"cidrs": ["10.248.0.0/20"]},
+}
 GPU_MEMORY = {"nvidia.com/gpu.memory": "81920"}
 
 
@@ -71,7 +78,7 @@ class Fleet:
     services: int
     namespaces: tuple[str, ...] = tuple(f"octavo-scale-{number}" for number in range(NAMESPACES))
     arguments: tuple[str, ...] = ()
-    quiet_s: float = 20.0
+    quiet_s: float = 45.0
 
 
 def service(number: int, namespace: str) -> dict[str, Any]:
@@ -91,13 +98,14 @@ def service(number: int, namespace: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def made(cluster: Kubectl, namespaces: Sequence[str]) -> Iterator[None]:
-    """The namespaces while the block runs."""
+    """The namespaces while the block runs, and addresses for as many Services as there may be."""
     metadata = ({"name": name, "labels": {OWNED_LABEL: "true"}} for name in namespaces)
-    cluster.apply(*({"apiVersion": "v1", "kind": "Namespace", "metadata": each} for each in metadata))
+    cluster.apply(ADDRESSES, *({"apiVersion": "v1", "kind": "Namespace", "metadata": each} for each in metadata))
     try:
         yield
     finally:
         cluster.run("delete", "namespaces", *namespaces, "--ignore-not-found", "--wait=false", timeout_s=60.0)
+        cluster.run("delete", "servicecidr", ADDRESSES["metadata"]["name"], "--wait=false", timeout_s=60.0)
 
 
 def measure(access: Access, fleet: Fleet, idle_s: float, limit_s: float, log: Path) -> Figures:
