@@ -94,3 +94,17 @@ def test_long_texts_are_cut_to_what_an_event_holds(ledger: Ledger) -> None:
     event = ledger.event(CHAT, Note("Warning", "R" * 300, "x" * 3000), NOW)
     assert event is not None
     assert (len(event["reason"]), len(event["note"])) == (128, 1024)
+
+
+def test_what_is_told_again_is_remembered_and_what_is_older_forgotten(ledger: Ledger, clock: Clock) -> None:
+    once = Note("Normal", "Ready", "the pod is ready")
+    ledger.event(CHAT, CRASH, NOW)
+    ledger.event(CHAT, once, NOW)
+    clock.now_s += SERIES_S - 1
+    ledger.event(CHAT, CRASH, LATER)
+    clock.now_s += 1
+    again, anew = ledger.event(CHAT, CRASH, LATER), ledger.event(CHAT, once, LATER)
+    assert again is not None
+    assert again["series"]["count"] == 3
+    assert anew is not None
+    assert "series" not in anew
