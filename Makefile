@@ -32,7 +32,7 @@ serve: setup ## the runtime alone, without Kubernetes, on SmolLM2-135M (MODEL=<p
 test: setup ## all tests but those that need a GPU and the long ones (the cluster tier starts a Kubernetes where it can)
 	@tests/run.sh
 
-test-long: setup ## tests that take minutes of a cluster each: survival, scale, elections
+test-long: setup ## tests that take minutes of a cluster each
 	@$(BIN)/pytest -m long
 
 test-fast: setup ## tests without the cluster tier

@@ -14,7 +14,7 @@ from tests.cluster.kubectl import Kubectl, condition, wait_for
 from tests.cluster.onenode.machine import child_environ
 from tests.operator.live import KIND, Object, applied, service, shared_namespace, wait_for_condition
 
-pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.long]
+pytestmark = pytest.mark.usefixtures("own_cluster")
 
 NODES = ("r1", "r2")
 GPUS = 4  # of each node

@@ -5,6 +5,7 @@ import pytest
 
 from octavo_runtime.server.drain import LINGER_S, Drain, Pace
 from octavo_runtime.server.errors import UnavailableError
+from tests.runtime.server.parts import Parts
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -86,6 +87,26 @@ def test_a_second_drain_joins_the_first_and_does_not_settle_again() -> None:
         drain = Drain()
         assert await drain.run(settle_s=0, timeout_s=1)
         assert await drain.run(settle_s=3600, timeout_s=1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        pytest.param("GET", "/version", 200, id="information"),
+        pytest.param("GET", "/nowhere", 404, id="nothing"),
+        pytest.param("POST", "/v1/completions", 400, id="a body that is none"),
+    ],
+)
+def test_every_answer_tells_to_leave_once_a_drain_has_begun(parts: Parts, method: str, path: str, status: int) -> None:
+    async def scenario() -> None:
+        async with parts.http() as client:
+            before = await client.request(method, path)
+            assert (before.status_code, "connection" in before.headers) == (status, False)
+            parts.service.drain.phase = "settling"
+            after = await client.request(method, path)
+            assert (after.status_code, after.headers.get_list("connection")) == (status, ["close"])
 
     run(scenario)
 
