@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from octavo_runtime.contradictions import contradictions
 from octavo_runtime.flag_values import ConfigError as ConfigError
 from octavo_runtime.flag_values import (
     parse_bytes,
@@ -21,7 +22,7 @@ from octavo_runtime.flag_values import (
     parse_switch,
     parse_warmup_sequences,
 )
-from octavo_runtime.source.reference import SourceError, check_source, hub_reference, local_path
+from octavo_runtime.source.reference import hub_reference, local_path
 from octavo_sizing.setup import DEFAULT_GPU_MEMORY_PERCENT
 
 T = TypeVar("T")
@@ -224,48 +225,9 @@ class ServeConfig:
     )
 
     def __post_init__(self) -> None:
-        try:
-            check_source(self.model)
-        except SourceError as error:
-            raise ConfigError(str(error)) from error
-        if self.served_model_name is not None and not self.served_model_name.strip():
-            raise ConfigError("--served-model-name is empty: give a name or leave it out")
-        if self.max_model_len is not None and self.max_model_len < 2:
-            raise ConfigError(
-                f"--max-model-len {self.max_model_len} is too short for a prompt and an answer: give at least 2"
-            )
-        if self.port == self.health_port:
-            raise ConfigError(f"--port and --health-port are both {self.port}: give them different ports")
-        if self.max_num_batched_tokens < (self.max_num_seqs or 1):
-            raise ConfigError(
-                f"--max-num-batched-tokens {self.max_num_batched_tokens} is less than --max-num-seqs {self.max_num_seqs}: "
-                "every running sequence needs a token in a step"
-            )
-        self._check_tiers()
-        if self.allow_lossy and not self.memory_ladder:
-            raise ConfigError(
-                "--allow-lossy lets the memory ladder keep requests in 8 bits, and --no-memory-ladder turns it off: leave one out"
-            )
-        if self.kv_guard_percent is not None and not self.allow_lossy:
-            raise ConfigError(
-                "--kv-guard-percent compares requests that --allow-lossy keeps in 8 bits: give --allow-lossy or leave it out"
-            )
-        if self.tenant_secret_file is not None and not Path(self.tenant_secret_file).is_file():
-            raise ConfigError(
-                f"--tenant-secret-file {self.tenant_secret_file} is not a file: give one that holds the secret"
-            )
-
-    def _check_tiers(self) -> None:
-        if self.kv_tier_disk_size is not None and self.kv_tier_disk is None:
-            raise ConfigError(
-                "--kv-tier-disk-size bounds a folder that is not given: give --kv-tier-disk or leave it out"
-            )
-        tiers = {"--kv-tier-memory": self.kv_tier_memory, "--kv-tier-disk": self.kv_tier_disk}
-        given = next((flag for flag, value in tiers.items() if value is not None), None)
-        if given is not None and not self.prefix_caching:
-            raise ConfigError(
-                f"{given} keeps pages to be found again, and --no-prefix-caching finds none: leave one of them out"
-            )
+        """Raises ConfigError."""
+        for text in contradictions(self):
+            raise ConfigError(text)
 
     @property
     def model_path(self) -> Path:
