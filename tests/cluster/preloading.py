@@ -1,5 +1,7 @@
 """The chart's preloading DaemonSet alone, beside whatever operator the tests use."""
 
+from typing import Any
+
 from tests.chart.rendering import rendered
 from tests.cluster.kubectl import Kubectl
 from tests.operator.live import Object
@@ -7,15 +9,15 @@ from tests.operator.live import Object
 NAME = "octavo-preload"
 
 
-def daemon(namespace: str, image: str, model: str, folder: str) -> Object:
-    """Of one model, with a folder of the node that pods of services may mount."""
+def daemon(namespace: str, image: str, folder: str, **values: Any) -> Object:
+    """With a folder of the node that pods of services may mount."""
     wanted = {
         "enabled": True,
         "image": image,
-        "models": [model],
         "hostPath": folder,
         "giveFolder": True,
         "resources": {"requests": {"cpu": "50m"}},
+        **values,
     }
     found = rendered(preload=wanted, allow={"hostPaths": [folder]})["DaemonSet", NAME]
     found["metadata"]["namespace"] = namespace

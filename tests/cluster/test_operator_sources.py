@@ -77,7 +77,7 @@ def folders(namespace: Kubectl, model: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def starting(namespace: Kubectl, folders: Path, hub: Hub, model: Path, images: Images) -> Iterator[Kubectl]:
-    """All services, just applied, and what preloads the small model into the folder `kept`."""
+    """All services, just applied, and what preloads the small model and the hub's into the folder `kept`."""
     namespace.apply(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub"}, "stringData": {"token": TOKEN}},
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"keys": "none\nother"}},
@@ -92,8 +92,12 @@ def starting(namespace: Kubectl, folders: Path, hub: Hub, model: Path, images: I
     services[0]["spec"] |= {"replicas": 2, "auth": {"apiKeySecretRef": {"name": "keys", "key": "keys"}}}
     services += [tiny("image", f"oci://{image}/models/tiny"), tiny("claim", "pvc://weights/tiny", replicas=2)]
     assert [item["metadata"]["name"] for item in services] == list(SERVICES)
-    kept = str(folders / "kept")
-    namespace.apply(preloading.daemon(namespace.namespace or "", images.runtime_demo, SMALL_MODEL, kept))
+    kept = {
+        "models": [SMALL_MODEL, "hf://org/tiny@main"],
+        "hubTokenSecret": {"name": "hub"},
+        "env": [{"name": "HF_ENDPOINT", "value": hub.endpoint}],
+    }
+    namespace.apply(preloading.daemon(namespace.namespace or "", images.runtime_demo, str(folders / "kept"), **kept))
     with ExitStack() as stack:
         stack.callback(namespace.delete, "daemonset", preloading.NAME, wait=False)
         for item in services:
@@ -155,11 +159,12 @@ def test_pods_that_share_a_claim_download_once_and_go_on_after_a_cut(
     wait_for_condition(starting, "hub-claim", "Ready", "True", timeout_s=READY_S)
     wait_for_condition(starting, "hub-folder", "Ready", "True", timeout_s=READY_S)
     wait_for_condition(starting, "hub-pod", "Ready", "True", timeout_s=READY_S)
+    wait_for(lambda: preloading.holds(starting), READY_S, "the daemon to hold its models")
     inspected = f"bytes=0-{(64 << 10) + 7}"
     downloads = [one for one in hub.ranges("model.safetensors") if one != inspected]
-    assert downloads.count(None) == 3, "one for the claim's two pods, one for the node's folder, one for the pod's own"
+    assert downloads.count(None) == 4, "one for the claim's two pods, each of the node's folders, and the pod's own"
     assert [one for one in downloads if one is not None] == [f"bytes={CHUNK_BYTES}-"]
-    for cache in ("cache", "node"):
+    for cache in ("cache", "node", "kept"):
         assert (folders / cache / "models" / "org--tiny" / COMMIT / "model.safetensors").is_file()
         assert list((folders / cache / "weights").glob("*.octavo*")) or list((folders / cache / "weights").iterdir())
 
@@ -205,9 +210,9 @@ def test_a_model_that_cannot_be_had_says_why_and_what_to_do(starting: Kubectl, h
 
 
 def test_a_pod_starts_from_what_the_nodes_daemon_keeps_in_memory(starting: Kubectl, folders: Path) -> None:
-    wait_for(lambda: preloading.holds(starting), READY_S, "the daemon to hold the model")
+    wait_for(lambda: preloading.holds(starting), READY_S, "the daemon to hold its models")
     kept = folders / "kept"
-    [packed] = (kept / "weights").glob("*.packed")
+    [packed] = (kept / "weights").glob("smollm2*.packed")
     item = service("preloaded", model={"source": SMALL_MODEL, "cache": {"hostPath": {"path": str(kept)}}})
     with applied(starting, item):
         wait_for_condition(starting, "preloaded", "Ready", "True", timeout_s=READY_S)
