@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.operator_scale_run import Figures, Fleet, made, measure
+from bench.operator_scale_run import GPU_MEMORY, INSPECTION, Figures, Fleet, made, measure
 from tests.cluster.fake_nodes import fake_nodes
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.lonely import without_operator
 
-FLEET = Fleet(20, ("octavo-scale-test",), ("--namespace=octavo-scale-test",))
-pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.long]
+FLEET = Fleet(20, ("octavo-scale-test",), ("--namespace=octavo-scale-test",), quiet_s=8.0)
+pytestmark = pytest.mark.usefixtures("own_cluster")
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,10 @@ def measured(cluster: Kubectl, octavo: Kubectl, tmp_path_factory: pytest.TempPat
     capacity = {"nvidia.com/gpu": "100"}
     with (
         without_operator(octavo),
-        fake_nodes(cluster, folder, ["scale-test"], capacity=capacity),
+        fake_nodes(cluster, folder, ["scale-test"], capacity=capacity, labels=GPU_MEMORY, inspection=INSPECTION),
         made(cluster, FLEET.namespaces),
     ):
-        yield measure(cluster.access, FLEET, idle_s=10.0, limit_s=180.0, log=folder / "operator.log")
+        yield measure(cluster.access, FLEET, idle_s=8.0, limit_s=180.0, log=folder / "operator.log")
 
 
 def test_all_become_ready(measured: Figures) -> None:
@@ -35,9 +35,10 @@ def test_writes_nothing_once_all_are_ready(measured: Figures) -> None:
 
 
 def test_each_costs_few_requests_and_writes(measured: Figures) -> None:
-    assert measured.writes / FLEET.services <= 12, "Job, Deployment, Service, some states and Events"
-    assert measured.requests / FLEET.services <= 80
+    # Deployment, Service, a status for each step of the way, an Event. How many steps are seen depends on how fast pods come.
+    assert measured.writes / FLEET.services <= 11
+    assert measured.requests / FLEET.services <= 20
 
 
 def test_keeps_small(measured: Figures) -> None:
-    assert measured.peak_bytes <= 200 * 2**20
+    assert measured.peak_bytes <= 120 * 2**20
