@@ -3,7 +3,8 @@
     SizingError
      ├ InspectionError   what was read about a model is not what `octavo inspect` writes
      ├ DegreeError       so many ranks cannot share the model, however much memory they have; `possible` ones can
-     └ ContextError      the context that is asked for is longer than the model's own, and the runtime refuses to start
+     ├ ContextError      the context that is asked for is longer than the model's own, and the runtime refuses to start
+     └ KvFormError       the device has no kernels for keys and values that are kept so, and the runtime refuses to start
 
 Texts name the value, what is wrong with it and the remedy.
 """
@@ -26,4 +27,8 @@ class DegreeError(SizingError):
 
 
 class ContextError(SizingError):
+    pass
+
+
+class KvFormError(SizingError):
     pass

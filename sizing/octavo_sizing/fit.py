@@ -3,10 +3,10 @@
 import dataclasses
 
 from octavo_sizing.budget import Budget, budget, kv_bytes, memory_for
-from octavo_sizing.errors import ContextError, DegreeError
+from octavo_sizing.errors import ContextError, DegreeError, KvFormError
 from octavo_sizing.kv_cache import block_bytes, blocks_in, bytes_for, in_pool_tokens, overflow_blocks, token_bytes
 from octavo_sizing.model import Model
-from octavo_sizing.setup import DEFAULT_CPU_KV_BYTES, Setup
+from octavo_sizing.setup import DEFAULT_CPU_KV_BYTES, KvKind, Setup
 from octavo_sizing.sharding import check_degree, possible_degrees
 from octavo_sizing.weights import weights_bytes, workspace_bytes
 
@@ -69,7 +69,8 @@ def degrees(model: Model, setup: Setup) -> list[int]:
 
 def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fit:
     """Raises DegreeError where so many ranks cannot share the model, ContextError where it has fewer positions than are asked
-    for; `tensor_field` and `context_field` are what the caller calls the degree and the context."""
+    for, KvFormError where the device cannot keep KV so; `tensor_field` and `context_field` are what the caller calls the degree and
+    the context."""
     check_degree(model, setup.tensor, tensor_field)
     if setup.tensor % setup.nodes:
         raise DegreeError(
@@ -87,6 +88,7 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
             f"{context_field} {setup.max_model_len:,} is more than the model's {model.max_position:,} positions: lower it to "
             f"{model.max_position:,}"
         )
+    _check_kv_form(setup)
     context = setup.max_model_len or model.max_position
     asked = setup.max_model_len or _LEAST_CONTEXT_TOKENS
     found, one_block = budget(model, setup, context), block_bytes(model, setup)
@@ -116,6 +118,18 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
         largest_context_tokens=_largest_context(model, setup, blocks),
         smallest_tensor=_smallest_degree(model, setup) if known else setup.tensor,
     )
+
+
+def _check_kv_form(setup: Setup) -> None:
+    if setup.device == "gpu" and setup.keys != setup.values:
+        raise KvFormError(
+            f"{_kind_text(setup.keys)} keys and {_kind_text(setup.values)} values are not for GPUs, whose kernels have one type "
+            "for both: leave --kv-cache-dtype-v out, or give it as --kv-cache-dtype says"
+        )
+
+
+def _kind_text(kind: KvKind) -> str:
+    return "unquantized" if kind == "dense" else kind
 
 
 def _kv_needed(model: Model, setup: Setup, context_tokens: int) -> int:

@@ -80,6 +80,11 @@ def test_reads_gguf_and_sizes_cpus(capsys: pytest.CaptureFixture[str]) -> None:
             "does not fit: --max-model-len 200,000 is more than the model's 131,072 positions: lower it to 131,072$",
             id="context",
         ),
+        pytest.param(
+            "--kv-cache-dtype-v=fp8",
+            "does not fit: unquantized keys and fp8 values are not for GPUs.* leave --kv-cache-dtype-v out",
+            id="values unlike keys",
+        ),
     ],
 )
 def test_what_no_memory_helps_ends_with_1(

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo_sizing.budget import host_bytes
-from octavo_sizing.errors import ContextError, DegreeError
+from octavo_sizing.errors import ContextError, DegreeError, KvFormError
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.kv_cache import block_bytes, token_bytes
 from octavo_sizing.model import Model
 from octavo_sizing.report import CPU_FIELDS, FIELDS, FLAGS, arithmetic, verdict
-from octavo_sizing.setup import Setup
+from octavo_sizing.setup import KvKind, Setup
 from octavo_sizing.sharding import possible_degrees
 from tests.sizing.models import LLAMA_8B, LLAMA_70B, QWEN2_5_7B, SMOLLM2_135M
 
@@ -218,6 +218,20 @@ def test_a_context_that_the_model_does_not_have_is_refused() -> None:
     with pytest.raises(ContextError, match=says):
         fitted(LLAMA_8B, asked)
     assert fitted(LLAMA_8B, dataclasses.replace(asked, max_model_len=131072)).fits
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "says"),
+    [
+        ("int8", "fp8", "int8 keys and fp8 values are not for GPUs.*: leave --kv-cache-dtype-v out"),
+        ("dense", "int8", "unquantized keys and int8 values are not for GPUs"),
+        ("fp8", "dense", "fp8 keys and unquantized values are not for GPUs"),
+    ],
+)
+def test_a_gpu_keeps_keys_and_values_alike(keys: KvKind, values: KvKind, says: str) -> None:
+    with pytest.raises(KvFormError, match=says):
+        fitted(SMOLLM2_135M, dataclasses.replace(H100, keys=keys, values=values))
+    assert fitted(SMOLLM2_135M, Setup(device="cpu", keys=keys, values=values)).fits
 
 
 def test_a_cpu_without_a_limit_takes_two_gib() -> None:

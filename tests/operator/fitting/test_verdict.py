@@ -130,6 +130,15 @@ def judged(found: Inspection, gpu: GpuMemory | None = None, /, **spec: Any) -> V
         pytest.param(
             LARGE,
             H100,
+            {"device": "gpu", "runtime": {"kvCache": {"dtype": "int8"}, "extraArgs": ["--kv-cache-dtype-v=fp8"]}},
+            False,
+            "KvFormImpossible",
+            "int8 keys and fp8 values are not for GPUs.* leave --kv-cache-dtype-v out, or give it as --kv-cache-dtype says$",
+            id="values that are kept unlike keys",
+        ),
+        pytest.param(
+            LARGE,
+            H100,
             {
                 "device": "gpu",
                 "parallelism": {"tensor": 2},
