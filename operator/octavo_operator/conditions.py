@@ -22,3 +22,12 @@ class Condition:
     def of(cls, kind: str, holds: bool | None, reason: str, message: str) -> "Condition":
         """None is Unknown."""
         return cls(kind, "Unknown" if holds is None else str(holds), reason, message)
+
+
+@dataclasses.dataclass(frozen=True)
+class Withheld:
+    """Why no pods of the current spec are made; `for_good`: nothing but a change helps."""
+
+    reason: str
+    message: str
+    for_good: bool = True

@@ -1,17 +1,26 @@
 """The conditions CapacityAvailable and RolloutBlocked: whether the wanted pods have room, and what a rollout waits for. Pure."""
 
-from octavo_operator.conditions import Condition
+from octavo_operator import groups
+from octavo_operator.conditions import Condition, Withheld
 from octavo_operator.observed import Observed
 from octavo_operator.plan import Plan
 from octavo_operator.service import Service
 from octavo_operator.strategy import Outlook, Standing
 
 
-def conditions(service: Service, plan: Plan, observed: Observed) -> list[Condition]:
+def conditions(service: Service, plan: Plan, observed: Observed, withheld: Withheld | None = None) -> list[Condition]:
     """Empty where a step was planned without looking."""
     if plan.outlook is None:
         return []
-    return [capacity_available(service, plan.outlook), rollout_blocked(service, plan, plan.outlook, observed)]
+    if withheld is None and plan.replicas and (lacking := groups.lacking(service, observed.served)):
+        withheld = Withheld(*lacking)
+    blocked = _withheld(withheld) if withheld else rollout_blocked(service, plan, plan.outlook, observed)
+    return [capacity_available(service, plan.outlook), blocked]
+
+
+def _withheld(withheld: Withheld) -> Condition:
+    told = "no pods of this spec are made" if withheld.for_good else "no pods of this spec are made yet"
+    return Condition.of("RolloutBlocked", withheld.for_good, withheld.reason, f"{told}: {withheld.message}")
 
 
 def capacity_available(service: Service, outlook: Outlook) -> Condition:

@@ -117,7 +117,7 @@ class Reconciler:
             await self._tell(live, [note for write in writes for note in notes.of_write(write, step.reason)])
             await self._tell(live, self._strangers.notes(key, seen.children))
             judged = judged.beside(seen)
-            report = reports.report(wanted, step, seen).plus(judged.conditions, judged.fields)
+            report = reports.report(wanted, step, seen, judged.withheld(step)).plus(judged.conditions, judged.fields)
             if problem := judged.problem(step):
                 said = status.stalled(live, problem, seen, report)
             else:

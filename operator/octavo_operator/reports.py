@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from octavo_operator import autoscaling, monitoring, pins, prospects, routing
-from octavo_operator.conditions import Condition
+from octavo_operator.conditions import Condition, Withheld
 from octavo_operator.observed import Observed
 from octavo_operator.plan import Plan
 from octavo_operator.service import Service
@@ -28,11 +28,12 @@ class Report:
 NOTHING = Report()
 
 
-def report(service: Service, plan: Plan, observed: Observed) -> Report:
-    return Report(tuple(_conditions(service, plan, observed)))
+def report(service: Service, plan: Plan, observed: Observed, withheld: Withheld | None = None) -> Report:
+    """`withheld`: why no pods of this spec are made, where none are."""
+    return Report(tuple(_conditions(service, plan, observed, withheld)))
 
 
-def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condition]:
+def _conditions(service: Service, plan: Plan, observed: Observed, withheld: Withheld | None) -> list[Condition]:
     found = [
         routing.condition(service, observed),
         autoscaling.condition(service, observed.signal),
@@ -40,6 +41,6 @@ def _conditions(service: Service, plan: Plan, observed: Observed) -> list[Condit
         pins.upgrade_available(service.pin, service.runtime.image),
     ]
     return [
-        *prospects.conditions(service, plan, observed),
+        *prospects.conditions(service, plan, observed, withheld),
         *(condition for condition in found if condition is not None),
     ]

@@ -5,7 +5,7 @@ import pytest
 
 from octavo_operator import prospects
 from octavo_operator.capacity.room import Room, Tenant
-from octavo_operator.conditions import Condition
+from octavo_operator.conditions import Condition, Withheld
 from octavo_operator.observed import DeploymentView, Observed
 from octavo_operator.plan import Plan
 from octavo_operator.strategy import Outlook, Standing
@@ -32,6 +32,37 @@ def found(outlook: Outlook, *, held: bool = False, failure: str = "", **spec: An
 
 def test_says_nothing_where_nobody_looked() -> None:
     assert prospects.conditions(parsed(), Plan(1, "Surge", ""), Observed()) == []
+
+
+@pytest.mark.parametrize(
+    ("withheld", "status", "says"),
+    [
+        pytest.param(
+            Withheld("DoesNotFit", "too big"), "True", "no pods of this spec are made: too big", id="for good"
+        ),
+        pytest.param(
+            Withheld("Inspecting", "a Job looks", for_good=False),
+            "False",
+            "no pods of this spec are made yet: a Job looks",
+            id="for now",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "standing", [pytest.param(Standing(1), id="no pods"), pytest.param(Standing(1, new=(ONE,)), id="earlier pods")]
+)
+def test_says_that_no_pods_are_made_and_why(standing: Standing, withheld: Withheld, status: str, says: str) -> None:
+    step = Plan(1, "Surge", "", outlook=Outlook(standing, room(1)))
+    blocked = prospects.conditions(parsed(), step, Observed(), withheld)[1]
+    assert blocked == Condition("RolloutBlocked", status, withheld.reason, says)
+
+
+def test_names_the_kind_that_groups_of_pods_need() -> None:
+    blocked = found(Outlook(Standing(1), room(1)), parallelism={"nodes": 3})["RolloutBlocked"]
+    assert (blocked.status, blocked.reason) == ("True", "LeaderWorkerSetNotServed")
+    assert "no pods of this spec are made: spec.parallelism.nodes is 3" in blocked.message
+    stopped = found(Outlook(Standing(0)), parallelism={"nodes": 3})["RolloutBlocked"]
+    assert (stopped.status, stopped.reason) == ("False", "NotRollingOut")
 
 
 @pytest.mark.parametrize(

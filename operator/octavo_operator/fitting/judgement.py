@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from octavo_operator import kinds
-from octavo_operator.conditions import Condition
+from octavo_operator.conditions import Condition, Withheld
 from octavo_operator.desired import pod
 from octavo_operator.desired.children import Child
 from octavo_operator.desired.inspect import digest, inspection_job, inspection_pod, job_name
@@ -86,6 +86,12 @@ class Judgement:
         if self.verdict is None or not self.holds(step):
             return None
         return Progress(False, self.verdict.reason, self.verdict.message)
+
+    def withheld(self, step: Plan) -> Withheld | None:
+        """What the condition RolloutBlocked says of it."""
+        if self.verdict is None or not self.holds(step):
+            return None
+        return Withheld(self.verdict.reason, self.verdict.message, for_good=self.verdict.fits is False)
 
     def beside(self, seen: Observed) -> "Judgement":
         """With what the service's ready pods report of their blocks, once all are of this spec."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from octavo_operator import kinds
+from octavo_operator.conditions import Withheld
 from octavo_operator.desired import leaderworkerset, pod
 from octavo_operator.desired.children import children
 from octavo_operator.fitting import judgement
@@ -85,6 +86,9 @@ def test_first_pods_wait_for_the_inspection(nodes: int) -> None:
     obstacle = judged.obstacle(step)
     assert obstacle is not None
     assert (obstacle.done, obstacle.reason) == (False, "Inspecting")
+    withheld = judged.withheld(step)
+    assert withheld is not None
+    assert (withheld.reason, withheld.message, withheld.for_good) == ("Inspecting", obstacle.message, False)
     assert judged.problem(step) is None
     assert judged.look_again_s(step) == PATIENCE_S
 
@@ -130,6 +134,7 @@ def test_pods_that_do_not_fit_are_not_made() -> None:
     problem = judged.problem(step)
     assert problem is not None
     assert (problem.reason, problem.spec_valid) == ("DoesNotFit", True)
+    assert judged.withheld(step) == Withheld("DoesNotFit", problem.message)
     assert judged.look_again_s(step) is None
 
 
@@ -242,7 +247,8 @@ def test_an_operator_that_does_not_inspect_says_nothing_of_memory() -> None:
     judged = Judgement(service)
     assert outcome(judged, service) == (False, False)
     step = plan(service, None)
-    assert (judged.conditions, judged.fields, judged.obstacle(step), judged.problem(step)) == ((), {}, None, None)
+    assert (judged.conditions, judged.fields) == ((), {})
+    assert (judged.obstacle(step), judged.withheld(step), judged.problem(step)) == (None, None, None)
 
 
 def test_reported_blocks_count_once_all_pods_are_of_the_spec() -> None:
