@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from octavo_runtime.messages import MOST_LENGTH_PENALTY
 from octavo_runtime.server import unsupported
+from octavo_runtime.server.errors import BadRequestError
 
 MAX_STOP_STRINGS = 4
 MAX_PROMPTS = 1024
@@ -78,8 +79,8 @@ class Options(Wire):
     """What chat and completions share. None means the default: the model author's where there is one, else OpenAI's."""
 
     model: str
-    max_tokens: int | None = Field(None, ge=1, lt=2**63)
-    min_tokens: int = Field(0, ge=0, lt=2**63)
+    max_tokens: int | None = Field(None, ge=1)  # the most is the context: options.py
+    min_tokens: int = Field(0, ge=0)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1, lt=2**63)
@@ -90,9 +91,9 @@ class Options(Wire):
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = True
-    n: int | None = Field(None, ge=1, lt=2**63)
+    n: int | None = Field(None, ge=1)  # the most of it and of beam_width: choices.py
     use_beam_search: bool | None = None
-    beam_width: int | None = Field(None, ge=1, lt=2**63)  # ours: vLLM's width is n
+    beam_width: int | None = Field(None, ge=1)  # ours: vLLM's width is n
     length_penalty: float | None = Field(None, ge=-MOST_LENGTH_PENALTY, le=MOST_LENGTH_PENALTY)
     priority: int | None = Field(None, ge=-(2**63), lt=2**63)  # lower comes first
     deadline_s: float | None = Field(None, gt=0)  # ours: seconds from arrival
@@ -107,7 +108,10 @@ class Options(Wire):
     @model_validator(mode="after")
     def _consistent(self) -> "Options":
         if self.stream_options is not None and not self.stream:
-            raise ValueError("stream_options is for streamed answers only: set stream to true or leave it out")
+            raise BadRequestError(
+                "stream_options is for streamed answers only: set stream to true or leave it out",
+                param="stream_options",
+            )
         return self
 
     @property
@@ -118,6 +122,11 @@ class Options(Wire):
     @property
     def include_usage(self) -> bool:
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def output_limit_name(self) -> str:
+        """What the client calls it."""
+        return "max_tokens"
 
     def output_limit(self) -> int | None:
         """The explicit limit of output tokens, if the client set one."""
@@ -137,7 +146,7 @@ class Message(Wire):
 
 class ChatRequest(Options):
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(None, ge=1, lt=2**63)
+    max_completion_tokens: int | None = Field(None, ge=1)
     add_generation_prompt: bool = True
     chat_template_kwargs: dict[str, Any] | None = None
 
@@ -146,8 +155,22 @@ class ChatRequest(Options):
     def _supported(cls, value: Any) -> Any:
         return unsupported.without_neutral(value, unsupported.CHAT) if isinstance(value, dict) else value
 
+    @model_validator(mode="after")
+    def _one_limit(self) -> "ChatRequest":
+        older, newer = self.max_tokens, self.max_completion_tokens
+        if older is not None and newer is not None and older != newer:
+            raise BadRequestError(
+                f"max_tokens {older} and max_completion_tokens {newer} say two limits of the same: give one of them",
+                param="max_tokens",
+            )
+        return self
+
+    @property
+    def output_limit_name(self) -> str:
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
     def output_limit(self) -> int | None:
-        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 class CompletionRequest(Options):

@@ -56,7 +56,7 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
         ),
         *(
             pytest.param({field: 10**30}, field, "less than", id=f"{field} beyond 63 bits")
-            for field in ("max_completion_tokens", "min_tokens", "top_k", "n", "beam_width", "kv_budget_tokens", "seed")
+            for field in ("top_k", "kv_budget_tokens", "seed")
         ),
         pytest.param({"temperature": 2.1}, "temperature", "less than or equal to 2", id="temperature too high"),
         pytest.param({"temperature": -0.1}, "temperature", "greater than or equal to 0", id="temperature negative"),
@@ -78,9 +78,15 @@ def refusal(kind: type[Wire], body: object) -> ApiError:
         pytest.param({"stream": 1}, "stream", "boolean", id="stream"),
         pytest.param(
             {"stream_options": {"include_usage": True}},
-            None,
+            "stream_options",
             "stream_options is for streamed",
             id="stream_options alone",
+        ),
+        pytest.param(
+            {"max_tokens": 3, "max_completion_tokens": 4},
+            "max_tokens",
+            "max_tokens 3 and max_completion_tokens 4 say two limits of the same: give one of them",
+            id="two limits",
         ),
         pytest.param(
             {"stream": True, "stream_options": {"x": 1}}, "stream_options.x", "unknown", id="in stream_options"
@@ -169,9 +175,17 @@ def test_text_parts_become_lines() -> None:
     assert request.messages[0].content == "one\ntwo"
 
 
-def test_the_newer_name_of_the_limit_wins() -> None:
-    assert ChatRequest.model_validate(CHAT | {"max_tokens": 5, "max_completion_tokens": 7}).output_limit() == 7
-    assert ChatRequest.model_validate(CHAT | {"max_tokens": 5}).output_limit() == 5
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"max_completion_tokens": 5}, "max_completion_tokens"),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, "max_completion_tokens"),
+    ],
+)
+def test_the_limit_of_output_has_two_names(changes: dict[str, Any], name: str) -> None:
+    request = ChatRequest.model_validate(CHAT | changes)
+    assert (request.output_limit(), request.output_limit_name) == (5, name)
 
 
 @pytest.mark.parametrize(
