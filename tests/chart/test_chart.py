@@ -1,5 +1,7 @@
 """The chart as helm renders it: what it installs, what it refuses."""
 
+import re
+
 import pytest
 import yaml
 
@@ -151,6 +153,23 @@ def test_the_operator_understands_its_arguments() -> None:
     assert found.runtime_image == VALUES["runtime"]["image"]
 
 
+VALUE = {"--workers": "2", "--resync": "30", "--watch-timeout": "80", "--discovery": "15.5"}
+
+
+def test_takes_each_flag_of_the_operator_that_no_other_value_sets(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every flag of its help is either refused as what the chart sets, or reaches the operator."""
+    with pytest.raises(SystemExit):
+        options.parse(["--help"], {})
+    known = set(re.findall(r"(?m)^  (?:-h, )?(--[-a-z]+)(?:, (--[-a-z]+))?", capsys.readouterr().out))
+    flags = {flag for pair in known for flag in pair if flag} - {"--help"}
+    refused = {flag: template(arguments(f"{flag}={VALUE[flag]}" if flag in VALUE else flag)).stderr for flag in flags}
+    passed = {flag for flag, error in refused.items() if not error}
+    assert passed == {*VALUE, "--inspection", "--no-inspection"}
+    for flag in flags - passed:
+        assert f"operator.args has {flag}, which the chart sets" in refused[flag]
+    options.parse([f"{flag}={value}" for flag, value in VALUE.items()], {})
+
+
 def test_folders_of_nodes_may_have_dots() -> None:
     found = operator_pod(rendered(allow={"hostPaths": ["/data/.cache", "/srv/a..b"]}))["containers"][0]["args"]
     assert options.parse(found, {}).host_paths == ("/data/.cache", "/srv/a..b")
@@ -212,6 +231,16 @@ def arguments(*given: str) -> Object:
         pytest.param(arguments("--metrics-port"), "operator.args has --metrics-port", id="another metrics port"),
         pytest.param(arguments("--namespace=b"), "set watch.namespaces", id="a namespace without a Role"),
         pytest.param(arguments("--allow-host-path=/"), "set allow.hostPaths", id="an allowance past its value"),
+        pytest.param(
+            arguments("--leader-elect=false"), "the operator does not know: give --discovery=N", id="an unknown flag"
+        ),
+        pytest.param(arguments("--help"), "operator.args has --help, which the operator does not", id="no work at all"),
+        pytest.param(arguments("--workers", "--resync=9"), "as one item, --workers=N", id="a flag with no value"),
+        pytest.param(arguments("--workers="), "as one item, --workers=N", id="a flag with an empty value"),
+        pytest.param(arguments("--workers=0"), "a number of at least 1", id="no workers"),
+        pytest.param(arguments("--workers=2.5"), "a number of at least 1", id="half a worker"),
+        pytest.param(arguments("--resync=1m"), "a number of at least 1", id="no number"),
+        pytest.param(arguments("--no-inspection=true"), "--no-inspection takes no value", id="a switch with a value"),
     ],
 )
 def test_refuses_wrong_values_by_name(values: Object, says: str) -> None:
