@@ -26,16 +26,16 @@ def check(service: Service, installation: Installation) -> None:
             allowed = ", ".join(installation.host_paths) or "none"
             raise SpecError(
                 "HostPathNotAllowed",
-                f"{field} is {path}, and pods may mount folders of their nodes only below those that the operator's "
-                f"--allow-host-path names ({allowed}): choose another, or ask the administrator",
+                f"{field} is {path}, and pods may mount folders of their nodes only below those that the chart's "
+                f"allow.hostPaths (the operator's --allow-host-path) names: {allowed}; choose another, or ask the administrator",
             )
     template = service.pod_template
     for power, field in (*_powers(template.spec), *_annotated(template.annotations)):
         if power not in installation.powers:
             raise SpecError(
                 "NotAllowed",
-                f"{field} is not allowed here: remove it, or ask the administrator to start the operator with "
-                f"--allow-in-pod-template={power}",
+                f"{field} is not allowed here: remove it, or ask the administrator to add {power} to the "
+                f"chart's allow.inPodTemplate (the operator's --allow-in-pod-template={power})",
             )
 
 

@@ -127,7 +127,9 @@ def contained(**context: Any) -> dict[str, Any]:
 )
 def test_what_adds_rights_needs_the_administrator(pod_spec: dict[str, Any], power: str) -> None:
     wanted = parsed(podTemplate={"spec": pod_spec})
-    with pytest.raises(SpecError, match=f"is not allowed here: remove it.*--allow-in-pod-template={power}"):
+    with pytest.raises(
+        SpecError, match=f"add {power} to the chart's allow.inPodTemplate .*--allow-in-pod-template={power}"
+    ):
         allowances.check(wanted, Installation())
     allowances.check(wanted, Installation(powers=frozenset({power})))
 
@@ -179,5 +181,5 @@ def test_other_folders_of_nodes_are_refused(path: str, allowed: tuple[str, ...])
     cached = parsed(model={"source": "hf://org/repo", "cache": {"hostPath": {"path": path}}})
     mounted = parsed(podTemplate={"spec": {"volumes": [{"name": "x", "hostPath": {"path": path}}]}})
     for wanted in (cached, mounted):
-        with pytest.raises(SpecError, match="only below those that the operator's --allow-host-path names"):
+        with pytest.raises(SpecError, match=r"only below those that the chart's allow\.hostPaths .*--allow-host-path"):
             allowances.check(wanted, Installation(host_paths=allowed))
