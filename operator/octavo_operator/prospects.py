@@ -43,10 +43,12 @@ def capacity_available(service: Service, outlook: Outlook) -> Condition:
             kind, False, "Unschedulable", f"there seems to be room, yet the scheduler says: {stand.words}"
         )
     if fitting >= stand.missing:
-        return Condition.of(kind, True, "RoomFound", f"{_pods(stand.missing)} of {room.need()} more: they fit{after}")
+        return Condition.of(
+            kind, True, "RoomFound", f"{_pods(stand.missing)} of {room.need()} more: {_fit(stand.missing)}{after}"
+        )
     message = (
-        f"{_pods(stand.missing)} of {room.need()} more: {fitting} of them fit{after} ({room.told()}); free some, add nodes, or "
-        f"lower spec.replicas or what each pod asks for"
+        f"{_pods(stand.missing)} of {room.need()} more: {_fit(stand.missing, fitting)}{after} ({room.told()}); "
+        "free some, add nodes, or lower spec.replicas or what each pod asks for"
     )
     return Condition.of(kind, False, _insufficient(service, outlook), message)
 
@@ -83,7 +85,8 @@ def _stuck_message(service: Service, plan: Plan, outlook: Outlook) -> str:
     if room is None or (stand.words and room.slots()):
         told = f"the scheduler says: {stand.words}"
     else:
-        told = f"{_pods(stand.waiting)} of {room.need()} wait for room: {room.told()}"
+        verb = "waits" if stand.waiting == 1 else "wait"
+        told = f"{_pods(stand.waiting)} of {room.need()} {verb} for room: {room.told()}"
     remedy = f"set spec.rollout.strategy to Auto instead of {service.rollout.strategy}"
     return _sentence(told, remedy if stand.old_placed else "")
 
@@ -107,3 +110,10 @@ def _sentence(first: str, second: str) -> str:
 
 def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _fit(count: int, fitting: int | None = None) -> str:
+    """That of `count` pods `fitting` fit, None being all; as it is said of one and of several."""
+    if count == 1:
+        return "it fits" if fitting is None else "it does not fit"
+    return "they fit" if fitting is None else f"{fitting} of them {'fits' if fitting == 1 else 'fit'}"

@@ -26,10 +26,9 @@ def condition(service: Service, observed: Observed) -> Condition | None:
     wanted = [kind for kind, spec in asked.items() if spec is not None]
     if not wanted:
         return None
-    for kind in wanted:
-        if kind not in observed.served:
-            text = f"the API server knows no {kind.kind}: {_INSTALL[kind]}"
-            return Condition.of(TYPE, False, f"{kind.kind}NotServed", text)
+    if lacking := [kind for kind in wanted if kind not in observed.served]:
+        text = "; ".join(f"the API server knows no {kind.kind}: {_INSTALL[kind]}" for kind in lacking)
+        return Condition.of(TYPE, False, f"{lacking[0].kind}NotServed", text)
     live = {ref.kind: body for ref, body in observed.children.items()}
     for kind in wanted:
         if (obstacle := _obstacle(kind, live.get(kind), _gateways(service, kind))) is not None:

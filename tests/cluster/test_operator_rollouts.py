@@ -151,7 +151,7 @@ def test_recreates_where_the_first_bigger_pod_needs_what_all_hold(namespace: Kub
                 "grow",
                 "CapacityAvailable",
                 "False",
-                says="1 pod of 4 nvidia.com/gpu more: 0 of them fit",
+                says="1 pod of 4 nvidia.com/gpu more: it does not fit",
                 timeout_s=90,
             )
         assert "Recreate" in course.strategies

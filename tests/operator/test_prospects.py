@@ -73,7 +73,24 @@ def test_names_the_kind_that_groups_of_pods_need() -> None:
             Outlook(Standing(2, new=(ONE, ONE))), "True", "AllPlaced", "all 2 pods have a node", id="all placed"
         ),
         pytest.param(
-            Outlook(Standing(2), room(2)), "True", "RoomFound", "2 pods of 1 nvidia.com/gpu more", id="to be made"
+            Outlook(Standing(2), room(2)),
+            "True",
+            "RoomFound",
+            "2 pods of 1 nvidia.com/gpu more: they fit",
+            id="to be made",
+        ),
+        pytest.param(
+            Outlook(Standing(1), room(2)), "True", "RoomFound", "1 pod of 1 nvidia.com/gpu more: it fits", id="one"
+        ),
+        pytest.param(
+            Outlook(Standing(1), room(0)),
+            "False",
+            "InsufficientGPUs",
+            "1 pod of 1 nvidia.com/gpu more: it does not fit (a has 0 of 8",
+            id="no room for one",
+        ),
+        pytest.param(
+            Outlook(Standing(2), room(0)), "False", "InsufficientGPUs", "more: 0 of them fit (a", id="none of several"
         ),
         pytest.param(
             Outlook(Standing(2, old=(ONE, ONE)), room(0)),
@@ -86,7 +103,7 @@ def test_names_the_kind_that_groups_of_pods_need() -> None:
             Outlook(Standing(3, new=(ONE, None)), room(1)),
             "False",
             "InsufficientGPUs",
-            "2 pods of 1 nvidia.com/gpu more: 1 of them fit (a has 1 of 8 nvidia.com/gpu free); free some, add nodes",
+            "2 pods of 1 nvidia.com/gpu more: 1 of them fits (a has 1 of 8 nvidia.com/gpu free); free some, add nodes",
             id="too few",
         ),
         pytest.param(
@@ -145,8 +162,16 @@ EXPLICIT = {"rollout": {"strategy": "Surge"}}
             {},
             "True",
             "InsufficientGPUs",
-            "1 pod of 1",
+            "1 pod of 1 nvidia.com/gpu waits for room: a has 0",
             id="no room at all",
+        ),
+        pytest.param(
+            Outlook(Standing(2, new=(None, None)), room(0)),
+            {},
+            "True",
+            "InsufficientGPUs",
+            "2 pods of 1 nvidia.com/gpu wait for room",
+            id="no room for several",
         ),
         pytest.param(Outlook(OLD_AND_WAITING, room(0)), {}, "False", "RollingOut", "", id="Auto will make room"),
         pytest.param(

@@ -89,3 +89,14 @@ def test_a_kind_that_is_not_served_says_what_to_install(
     assert found is not None
     assert (found.status, found.reason) == ("False", reason)
     assert "install the CRDs of the Gateway API" in found.message
+
+
+def test_all_kinds_that_are_not_served_are_named() -> None:
+    found = judged(served=frozenset(), inferencePool=PICKER, httpRoute=ROUTE)
+    assert found == Condition(
+        "RoutingReady",
+        "False",
+        "InferencePoolNotServed",
+        "the API server knows no InferencePool: install the CRDs of the Gateway API Inference Extension; "
+        "the API server knows no HTTPRoute: install the CRDs of the Gateway API",
+    )
