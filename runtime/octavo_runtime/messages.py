@@ -124,6 +124,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     chunked_prefill: bool
     batch_invariant: bool
     scheduler_delay_ms: float
+    model_context: int = 0  # tokens, the model's own: --max-model-len may allow less
     kv_cache_dtype: str = ""  # what keys and values are kept as, "/" between them where they differ
 
 

@@ -15,9 +15,11 @@ COMPLETION_DEFAULT_TOKENS = 16
 
 @dataclasses.dataclass(frozen=True)
 class ModelLimits:
-    """What the engine came up with, and what the model's author set."""
+    """What the engine came up with, and what the model's author set. `model_context`: the model's own, of which `max_model_len`
+    tokens are served."""
 
     max_model_len: int
+    model_context: int
     max_num_seqs: int
     vocab_size: int
     eos_ids: tuple[int, ...]
@@ -37,7 +39,7 @@ def add_request(
     origin: Origin, options: Options, prompt_ids: list[int], limits: ModelLimits, default_tokens: int | None
 ) -> AddRequest:
     """`default_tokens` None fills the context. Raises BadRequestError."""
-    limit = _output_limit(options, len(prompt_ids), limits.max_model_len, default_tokens)
+    limit = _output_limit(options, len(prompt_ids), limits, default_tokens)
     check_ids(options.stop_token_ids or [], limits.vocab_size, "stop_token_ids")
     beam = beam_search(options, limits.max_num_seqs)
     sampling = Sampling(temperature=0.0) if beam else _sampling(options, limits.sampling_defaults)
@@ -84,22 +86,30 @@ def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
         raise BadRequestError(f"{param}: {wrong} is not a token id of this model (0 to {vocab_size - 1})", param=param)
 
 
-def _output_limit(options: Options, prompt_tokens: int, max_model_len: int, default_tokens: int | None) -> int | None:
+def _output_limit(options: Options, prompt_tokens: int, limits: ModelLimits, default_tokens: int | None) -> int | None:
     """The client's limit, cut to what the context leaves. More than a whole context is taken for a mistake."""
     explicit = options.output_limit()
-    if explicit is not None and explicit > max_model_len:
-        raise BadRequestError(
-            f"max_tokens {explicit} is more than the model's whole context of {max_model_len} tokens",
-            param="max_tokens",
-        )
-    room = max_model_len - prompt_tokens
+    if explicit is not None and explicit > limits.max_model_len:
+        raise BadRequestError(_too_long(options.output_limit_name, explicit, limits), param=options.output_limit_name)
+    room = limits.max_model_len - prompt_tokens
     limit = explicit if explicit is not None else default_tokens
-    if options.min_tokens > (room if limit is None else min(limit, room)):
+    most = room if limit is None else min(limit, room)
+    if options.min_tokens > most:
+        other = f"raise {options.output_limit_name}" if most < room else "shorten the prompt"
         raise BadRequestError(
-            f"min_tokens {options.min_tokens} is more than the {min(limit or room, room)} tokens that may be generated",
+            f"min_tokens {options.min_tokens} is more than the {most} tokens that may be generated: lower it to at most {most}, "
+            f"or {other}",
             param="min_tokens",
         )
-    return None if limit is None else min(limit, room)
+    return None if limit is None else most
+
+
+def _too_long(name: str, asked: int, limits: ModelLimits) -> str:
+    most = limits.max_model_len
+    if most < limits.model_context:
+        whose = f"the context of {most} tokens that --max-model-len sets; the model's own has {limits.model_context}"
+        return f"{name} {asked} is more than {whose}: give at most {most}, or serve with a larger --max-model-len"
+    return f"{name} {asked} is more than the model's own context of {most} tokens: give at most {most}"
 
 
 def _sampling(options: Options, defaults: dict[str, float]) -> Sampling:

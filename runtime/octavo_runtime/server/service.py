@@ -39,7 +39,14 @@ class Service:
         """Raises UnavailableError while the engine is not up."""
         info = self.engine_info()
         text = self.text
-        return ModelLimits(info.max_model_len, info.max_num_seqs, info.vocab_size, text.eos_ids, text.sampling_defaults)
+        return ModelLimits(
+            info.max_model_len,
+            info.model_context,
+            info.max_num_seqs,
+            info.vocab_size,
+            text.eos_ids,
+            text.sampling_defaults,
+        )
 
     def engine_info(self) -> EngineInfo:
         if self.engine.info is None:

@@ -1,3 +1,4 @@
+import dataclasses
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ from octavo_runtime.server.prompt import encode
 from octavo_runtime.server.schema import ChatRequest, Options
 from tests.runtime.text.tiny import byte_tokenizer
 
-LIMITS = ModelLimits(max_model_len=100, max_num_seqs=8, vocab_size=50, eos_ids=(2, 3), sampling_defaults={})
-AUTHORS = ModelLimits(100, 8, 50, (2,), {"temperature": 0.6, "top_p": 0.9, "top_k": 20.0, "min_p": 0.05})
+LIMITS = ModelLimits(
+    max_model_len=100, model_context=100, max_num_seqs=8, vocab_size=50, eos_ids=(2, 3), sampling_defaults={}
+)
+CUT = dataclasses.replace(LIMITS, model_context=400)
+MESSAGE = {"role": "user", "content": "Hi"}
+AUTHORS = ModelLimits(100, 100, 8, 50, (2,), {"temperature": 0.6, "top_p": 0.9, "top_k": 20.0, "min_p": 0.05})
 
 
 def plan(
@@ -67,19 +72,58 @@ def test_output_limit(changes: dict[str, Any], default_tokens: int | None, max_t
 
 
 @pytest.mark.parametrize(
-    ("changes", "param"),
+    ("limits", "changes", "param", "says"),
     [
-        pytest.param({"max_tokens": 101}, "max_tokens", id="more than the whole context"),
-        pytest.param({"max_tokens": 5, "min_tokens": 6}, "min_tokens", id="min over max"),
-        pytest.param({"min_tokens": 91}, "min_tokens", id="min over what the context leaves"),
-        pytest.param({"stop_token_ids": [50]}, "stop_token_ids", id="stop id outside the vocabulary"),
-        pytest.param({"stop_token_ids": [-1]}, "stop_token_ids", id="negative stop id"),
+        pytest.param(
+            LIMITS,
+            {"max_tokens": 101},
+            "max_tokens",
+            "max_tokens 101 is more than the model's own context of 100 tokens: give at most 100",
+            id="more than the model's context",
+        ),
+        pytest.param(LIMITS, {"max_tokens": 10**23}, "max_tokens", "context of 100 tokens", id="beyond 63 bits"),
+        pytest.param(
+            CUT,
+            {"max_tokens": 101},
+            "max_tokens",
+            "max_tokens 101 is more than the context of 100 tokens that --max-model-len sets; the model's own has 400: give at "
+            "most 100, or serve with a larger --max-model-len",
+            id="more than is served of it",
+        ),
+        pytest.param(
+            LIMITS,
+            {"max_tokens": 5, "min_tokens": 6},
+            "min_tokens",
+            "min_tokens 6 is more than the 5 tokens that may be generated: lower it to at most 5, or raise max_tokens",
+            id="min over max",
+        ),
+        pytest.param(
+            LIMITS,
+            {"min_tokens": 91},
+            "min_tokens",
+            "lower it to at most 90, or shorten the prompt",
+            id="min over what the context leaves",
+        ),
+        pytest.param(LIMITS, {"min_tokens": 10**23}, "min_tokens", "lower it to at most 90", id="min beyond 63 bits"),
+        pytest.param(LIMITS, {"n": 10**23}, "n", "more than --max-num-seqs 8", id="n beyond 63 bits"),
+        pytest.param(
+            LIMITS, {"stop_token_ids": [50]}, "stop_token_ids", "0 to 49", id="stop id outside the vocabulary"
+        ),
+        pytest.param(LIMITS, {"stop_token_ids": [-1]}, "stop_token_ids", "0 to 49", id="negative stop id"),
     ],
 )
-def test_limits_that_need_the_model(changes: dict[str, Any], param: str) -> None:
+def test_limits_that_need_the_model(limits: ModelLimits, changes: dict[str, Any], param: str, says: str) -> None:
     with pytest.raises(BadRequestError) as caught:
-        plan(**changes)
+        plan(limits, **changes)
     assert caught.value.param == param
+    assert says in caught.value.message
+
+
+def test_the_limit_is_named_as_the_client_did() -> None:
+    asked = ChatRequest.model_validate({"model": "m", "messages": [MESSAGE], "max_completion_tokens": 101})
+    with pytest.raises(BadRequestError, match=r"^max_completion_tokens 101 is more than") as caught:
+        add_request(Origin("id", 77), asked, [1], LIMITS, None)
+    assert caught.value.param == "max_completion_tokens"
 
 
 def test_end_tokens_unless_ignored() -> None:
