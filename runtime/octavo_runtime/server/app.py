@@ -14,6 +14,7 @@ import octavo_runtime
 from octavo_runtime.server import probes
 from octavo_runtime.server.answer import Answer
 from octavo_runtime.server.api_keys import KeyGate
+from octavo_runtime.server.bodies import unread
 from octavo_runtime.server.chat import chat_job
 from octavo_runtime.server.completions import completion_job
 from octavo_runtime.server.errors import (
@@ -162,6 +163,8 @@ def _add_error_handlers(app: FastAPI) -> None:
 def _from_http(request: Request, error: HTTPException) -> ApiError:
     if error.status_code == HTTPStatus.NOT_FOUND:
         return NotFoundError(f"there is nothing at {request.url.path}")
+    if (told := unread(error.__cause__)) is not None:
+        return told
     wrapped = BadRequestError(f"{request.method} {request.url.path}: {error.detail}")
     wrapped.status = error.status_code
     return wrapped

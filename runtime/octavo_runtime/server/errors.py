@@ -119,7 +119,8 @@ def _problem_text(problem: Mapping[str, Any]) -> str:
     field, kind = _field(problem), problem["type"]
     prefix = f"{field}: " if field else ""
     if kind == "json_invalid":
-        return f"the body is not JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
+        position, why = problem["loc"][1], problem["ctx"]["error"]
+        return f"the body is not JSON at character {position} ({why}): send one JSON object"
     if kind in ("model_attributes_type", "missing") and not field:
         return "the body must be a JSON object, sent with the header Content-Type: application/json"
     if kind == "extra_forbidden":

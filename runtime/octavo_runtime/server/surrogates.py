@@ -22,7 +22,7 @@ async def check_body(request: Request) -> None:
         return
     try:
         body = await request.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     check_value(body)
 

@@ -170,6 +170,20 @@ def test_the_templates_refusal_is_the_clients(client: openai.OpenAI) -> None:
     ("path", "body", "status", "text"),
     [
         pytest.param("/v1/chat/completions", b"{", 400, "the body is not JSON", id="not JSON"),
+        pytest.param(
+            "/v1/chat/completions", b'{"model": }', 400, "at character 10 (Expecting value): send one", id="position"
+        ),
+        pytest.param(
+            "/v1/chat/completions", b"[" * 50_000, 400, "deeper than is read, which is less than 1000", id="nested"
+        ),
+        pytest.param("/v1/completions", b'{"model": "\xff"}', 400, "not UTF-8 at byte 11: encode", id="no text"),
+        pytest.param(
+            "/v1/completions",
+            b'{"model": "tiny", "prompt": "a", "seed": ' + b"1" * 6000 + b"}",
+            400,
+            "a number of more than 4300 digits, which no field takes: shorten it",
+            id="a number without end",
+        ),
         pytest.param("/v1/chat/completions", b"[]", 400, "must be a JSON object", id="not an object"),
         pytest.param(
             "/v1/chat/completions", b'{"model": "tiny"}', 400, "messages: this field is required", id="missing"

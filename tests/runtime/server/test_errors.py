@@ -45,4 +45,7 @@ def test_an_error_that_quotes_what_cannot_be_encoded_still_has_a_body() -> None:
 def test_a_body_that_is_not_json_names_no_field() -> None:
     problem = {"type": "json_invalid", "loc": ("body", 1), "msg": "JSON decode error", "ctx": {"error": "Expecting x"}}
     error = from_validation([problem])
-    assert (error.message, error.param) == ("the body is not JSON: Expecting x", None)
+    assert (error.message, error.param) == (
+        "the body is not JSON at character 1 (Expecting x): send one JSON object",
+        None,
+    )
