@@ -184,7 +184,7 @@ class ServeConfig:
     )
     allow_lossy: bool = option(
         False,
-        "let the memory ladder lower precision where nothing else helps: 8-bit KV and eviction for new requests",
+        "let the memory ladder lower precision where nothing else helps: new requests keep keys and values in 8 bits",
         parse_switch,
     )
     kv_guard_percent: int | None = option(

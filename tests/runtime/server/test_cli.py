@@ -39,6 +39,12 @@ def test_help_tells_every_flag_with_its_text(
     assert [field.name for field in flags() if field.metadata["help"] not in text] == []
 
 
+def test_lossy_steps_are_told_as_what_they_are() -> None:
+    [text] = [field.metadata["help"] for field in flags() if field.name == "allow_lossy"]
+    assert "in 8 bits" in text
+    assert "eviction" not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
