@@ -96,6 +96,11 @@ def test_a_budget_and_a_policy_come_and_go_with_the_spec(namespace: Kubectl) -> 
         ),
         pytest.param({"routing": {"httpRoute": {"parentRefs": []}}}, "at least 1 items", id="route without a gateway"),
         pytest.param(
+            {"routing": {"httpRoute": {**ROUTE["httpRoute"], "hostnames": ["chat.example", "http://x y"]}}},
+            "write it without scheme, port and path",
+            id="an address for a host name",
+        ),
+        pytest.param(
             {"network": {"apiFrom": [{"cidr": "10.0.0.0"}]}}, "such as 10.0.0.0/8", id="address without prefix"
         ),
         pytest.param(

@@ -9,6 +9,10 @@ from tests.cluster.schema import refusal, stored
 from tests.operator.live import service
 
 
+def budget(tokens: int, **more: Any) -> dict[str, Any]:
+    return {"kvCache": {"selective": {"budgetTokens": tokens}, **more}}
+
+
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
@@ -60,6 +64,11 @@ from tests.operator.live import service
             "remove one of them",
             id="tier that nothing is found in",
         ),
+        pytest.param({"runtime": budget(127)}, "raise budgetTokens", id="budget below four pages"),
+        pytest.param({"runtime": budget(255, dtype="int8")}, "raise budgetTokens", id="budget below four 8-bit pages"),
+        pytest.param(
+            {"runtime": {"blockSize": 64, **budget(255)}}, "raise budgetTokens", id="budget below four large pages"
+        ),
         pytest.param({"runtime": {"warmup": {"sequences": 4}}}, "greater than or equal to 5", id="short warm-up"),
         pytest.param(
             {"runtime": {"degradation": {"enabled": False, "allowLossy": True}}},
@@ -83,6 +92,8 @@ def test_refuses_what_cannot_be_and_says_how_to_mend_it(octavo: Kubectl, spec: d
             {"runtime": {"chunkedPrefill": False, "maxNumBatchedTokens": 512, "maxModelLen": 512}},
             id="no chunks and steps that hold a prompt",
         ),
+        pytest.param({"runtime": budget(128)}, id="a budget of four pages"),
+        pytest.param({"runtime": {"blockSize": 16, **budget(64, dtype="int8")}}, id="a budget of four small pages"),
         pytest.param({"runtime": {"extraArgs": ["--max-num-queued-reqs=1", "--verbose"]}}, id="other flags"),
     ],
 )
