@@ -3,6 +3,7 @@
 import functools
 import time
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 from fastapi import Depends, FastAPI, Request, Response
@@ -30,11 +31,21 @@ from octavo_runtime.server.options import check_ids
 from octavo_runtime.server.probe_answer import PATHS
 from octavo_runtime.server.prompt import chat_text
 from octavo_runtime.server.request_ids import NamesRequests
-from octavo_runtime.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, Options, TokenizeRequest
+from octavo_runtime.server.schema import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    ErrorBody,
+    Options,
+    TokenizeRequest,
+)
 from octavo_runtime.server.service import NOT_READY_RETRY_AFTER_S, Service, off_loop
 from octavo_runtime.server.surrogates import check_body
 
 MAX_BODY_BYTES = 64 << 20
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorBody, "description": "the request cannot be honoured; `param` names the field"}
+}
 
 
 def build_app(service: Service, probe: probes.Probes) -> FastAPI:
@@ -45,6 +56,7 @@ def build_app(service: Service, probe: probes.Probes) -> FastAPI:
         redoc_url=None,
         max_body_size=MAX_BODY_BYTES,
         dependencies=[Depends(check_body)],
+        responses={"default": {"model": ErrorBody, "description": "any other error"}},
     )
     _add_error_handlers(app)
     _add_generation(app, service, probe)
@@ -69,12 +81,12 @@ def _add_generation(app: FastAPI, service: Service, probe: probes.Probes) -> Non
         header = service.tenants.header
         return service.tenants.salt(http.headers.getlist(header) if header else [], options.cache_salt)
 
-    @app.post("/v1/chat/completions")
+    @app.post("/v1/chat/completions", responses=_REFUSED)
     async def chat_completions(http: Request, request: ChatRequest) -> Response:
         refuse_if_hung()
         return Answer(service, functools.partial(chat_job, service, request, salt(http, request)))
 
-    @app.post("/v1/completions")
+    @app.post("/v1/completions", responses=_REFUSED)
     async def completions(http: Request, request: CompletionRequest) -> Response:
         refuse_if_hung()
         return Answer(service, functools.partial(completion_job, service, request, salt(http, request)))
@@ -101,12 +113,12 @@ def _add_information(app: FastAPI, service: Service) -> None:
     async def version() -> Response:
         return _json({"version": octavo_runtime.__version__})
 
-    @app.post("/tokenize")
+    @app.post("/tokenize", responses=_REFUSED)
     async def tokenize(request: TokenizeRequest) -> Response:
         service.check_model(request.model)
         return _json(await off_loop(_tokenize, service, request))
 
-    @app.post("/detokenize")
+    @app.post("/detokenize", responses=_REFUSED)
     async def detokenize(request: DetokenizeRequest) -> Response:
         service.check_model(request.model)
         check_ids(request.tokens, service.text.tokenizer.vocab_size, "tokens")

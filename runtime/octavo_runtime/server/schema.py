@@ -1,4 +1,4 @@
-"""The requests on the wire. Unknown fields and values out of range are errors (400) that name the field.
+"""The requests on the wire, and the form of an error. Unknown fields and values out of range are errors (400) that name the field.
 
 Answers are in `shapes.py`; what the options mean for the engine is decided in `options.py`.
 """
@@ -203,3 +203,16 @@ class TokenizeRequest(Wire):
 class DetokenizeRequest(Wire):
     model: str | None = None
     tokens: list[int]
+
+
+class ErrorDetail(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """What `errors.ApiError.body` writes, for /openapi.json."""
+
+    error: ErrorDetail

@@ -236,6 +236,18 @@ def test_every_error_has_openais_body(server: RunningServer, path: str, body: by
     assert (error["type"], text in error["message"]) == ("invalid_request_error", True), error
 
 
+def test_errors_are_documented_as_they_are(server: RunningServer) -> None:
+    with urllib.request.urlopen(f"{server.url}/openapi.json", timeout=60) as response:
+        described = json.load(response)
+    for path in ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"):
+        answers = described["paths"][path]["post"]["responses"]
+        assert set(answers) == {"200", "400", "default"}
+        assert answers["400"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorBody")
+    assert "422" not in described["paths"]["/v1/models/{name}"]["get"]["responses"]
+    _, answer = post(server, "/v1/completions", b"{}")
+    assert set(json.loads(answer)["error"]) == set(described["components"]["schemas"]["ErrorDetail"]["properties"])
+
+
 def test_a_whole_character_in_escapes_is_text(server: RunningServer) -> None:
     status, body = post(server, "/tokenize", b'{"prompt": "\\ud83d\\ude00"}')
     assert (status, json.loads(body)["count"]) == (200, 4)
