@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
-from typing import Any
+from typing import Any, NoReturn
 
 import octavo_runtime
 from octavo_runtime import cli_fit
@@ -24,7 +24,9 @@ DRAIN_TIMEOUT_S, DRAIN_SETTLE_S = 60.0, 5.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 good, 1 failed, 2 called wrongly."""
-    parsed = parser().parse_args(arguments)
+    parsed, unknown = parser().parse_known_args(arguments)
+    if unknown:
+        return _wrong(f"{unknown[0]} is unknown: `octavo {parsed.command} --help` lists what there is", parsed.command)
     return _RUN[parsed.command](parsed)
 
 
@@ -114,8 +116,15 @@ def _from_environment(field: "Field[Any]", name: str, text: str) -> object:
     return value
 
 
+class _Parser(argparse.ArgumentParser):
+    """What is wrong in one line: `serve` alone has 35 lines of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists what there is\n")
+
+
 def parser() -> argparse.ArgumentParser:
-    root = argparse.ArgumentParser(
+    root = _Parser(
         prog="octavo", description="Serve a language model behind an OpenAI-compatible API.", allow_abbrev=False
     )
     root.add_argument("--version", action="version", version=f"octavo {octavo_runtime.__version__}")
@@ -267,6 +276,6 @@ def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return convert
 
 
-def _wrong(error: Exception) -> int:
-    print(f"octavo: {error}", file=sys.stderr)
+def _wrong(error: ConfigError | str, command: str | None = None) -> int:
+    print(f"octavo{f' {command}' if command else ''}: {error}", file=sys.stderr)
     return 2

@@ -17,7 +17,7 @@ from octavo_runtime.heartbeat import Heartbeat
 from octavo_runtime.server.engine_process import end_engine, start_engine
 from octavo_runtime.server.run_dir import DEFAULT, held_run_dir
 from octavo_runtime.source.cache import CachedModel
-from octavo_runtime.source.reference import hub_reference
+from octavo_runtime.source.reference import FORMS, hub_reference
 from octavo_runtime.weights_folder import models_folder, settled_folder
 
 if TYPE_CHECKING:  # imported where it is needed: a second that the engine's start need not wait for
@@ -32,9 +32,7 @@ def serve(config: ServeConfig) -> int:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
         if hub_reference(config.model) is None and not config.model_path.exists():
-            raise ConfigError(
-                f"the model {config.model_path} does not exist: give the path of a GGUF file or a model folder"
-            )
+            raise ConfigError(f"the model {config.model_path} does not exist: {FORMS}")
         placed = placement(config, os.environ)
         with held_run_dir(config.run_dir) as run_dir:
             signal.signal(signal.SIGTERM, _end)  # the first process of a container ends by none that it does not handle

@@ -63,8 +63,10 @@ def from_hugging_face(folder: Path) -> ModelConfig:
     path = folder / "config.json"
     try:
         raw = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise ModelError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}): put it right, or fetch it again") from error
+    except ValueError as error:
+        raise ModelError(f"{path} cannot be read as JSON ({error}): fetch it again") from error
     return from_hugging_face_json(path, raw)
 
 
@@ -197,7 +199,7 @@ def _size(path: Path, raw: dict[str, Any], key: str) -> int:
 
 def _number(path: Path, raw: dict[str, Any], key: str) -> int | float:
     if key not in raw:
-        raise ModelError(f"{path} has no '{key}'")
+        raise ModelError(f"{path} has no '{key}': fetch the model's own config.json again")
     value = raw[key]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ModelError(f"{path}: {key} = {value!r} is not a number")

@@ -24,6 +24,7 @@ from octavo_sizing.model import Model
 ReadBytes = Callable[[int, int], bytes]  # from a place up to another, of one file
 
 _CONFIG_SUFFIX = ".json"
+_ALONE = "`octavo inspect` and `octavo fit` also take"
 _HEADER_BYTES = 64 << 10  # read at once of a safetensors file
 _GGUF_HEADER_BYTES = 1 << 20  # read first; four times as much each time that the header goes on
 _MOST_HEADER_BYTES = 256 << 20
@@ -65,7 +66,7 @@ def inspect(source: str, token_file: str | None = None) -> Inspection:
     if is_gguf(path):
         return _of_gguf(source, path, read_header(path))
     what = "is neither a GGUF file nor a model folder" if path.exists() else "does not exist"
-    raise SourceError(f"the model {path} {what}: {FORMS}; `octavo fit` also takes a config.json alone")
+    raise SourceError(f"the model {path} {what}: {FORMS}; {_ALONE} a config.json alone")
 
 
 def _of_folder(source: str, folder: Path) -> Inspection:
@@ -79,7 +80,7 @@ def _of_folder(source: str, folder: Path) -> Inspection:
     if not names:
         raise ModelError(
             f"{folder} holds no *.safetensors file: give a folder with config.json and *.safetensors; "
-            f"`octavo fit` also takes {folder / CONFIG} alone"
+            f"{_ALONE} {folder / CONFIG} alone"
         )
     tensors = [tensor for name in names for tensor in _in_file(folder / name)]
     return _made(source, folder / CONFIG, raw, tensors)
@@ -195,7 +196,7 @@ def _json(path: Path, text: bytes) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise ModelError(f"{path} cannot be read: {error}") from error
+        raise ModelError(f"{path} cannot be read as JSON ({error}): fetch it again") from error
     if not isinstance(content, dict):
         raise ModelError(f"{path} is not a JSON object: fetch it again")
     return content

@@ -30,7 +30,7 @@ def read(folder: Path) -> FolderText:
     try:
         library = LibraryTokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception and nothing else
-        raise TokenizerError(f"{path} cannot be read: {error}") from error
+        raise TokenizerError(f"{path} cannot be read ({error}): fetch it again") from error
     tokenizer = Tokenizer(library)
     config = _json(folder / "tokenizer_config.json")
     generation = _json(folder / "generation_config.json")

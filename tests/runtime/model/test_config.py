@@ -156,7 +156,7 @@ def test_refuses_and_names_the_file_and_the_field(tmp_path: Path, raw: dict[str,
 
 @pytest.mark.parametrize("key", [key for key in LLAMA if key not in ("architectures", "num_key_value_heads")])
 def test_a_missing_field_is_named(tmp_path: Path, key: str) -> None:
-    with pytest.raises(ModelError, match=f"config.json has no '{key}'"):
+    with pytest.raises(ModelError, match=f"config.json has no '{key}': fetch the model's own config.json again$"):
         read(tmp_path, {name: value for name, value in LLAMA.items() if name != key})
 
 

@@ -48,8 +48,7 @@ def test_lossy_steps_are_told_as_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        pytest.param(["serve", "m", "--max-nm-seqs", "3"], "--max-nm-seqs", id="unknown flag"),
-        pytest.param(["serve", "m", "--max-num", "3"], "--max-num", id="abbreviation"),
+        pytest.param(["serve", "m", "--port", "99999"], "octavo serve: argument --port: '99999' is not", id="port"),
         pytest.param(["serve", "m", "--max-num-seqs", "0"], "--max-num-seqs: '0' is not a whole number", id="value"),
         pytest.param(["serve", "m", "--dtype", "int3"], "--dtype", id="choice"),
         pytest.param(["serve"], "model", id="no model"),
@@ -60,7 +59,23 @@ def test_lossy_steps_are_told_as_what_they_are() -> None:
 def test_a_wrong_call_is_told_by_its_flag(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments)
-    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert (caught.value.code, told.count("\n")) == (2, 1)
+    assert text in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        pytest.param(["serve", "m", "--max-nm-seqs", "3"], "octavo serve: --max-nm-seqs is unknown", id="serve"),
+        pytest.param(["serve", "m", "--max-num", "3"], "octavo serve: --max-num is unknown", id="abbreviation"),
+        pytest.param(["fit", "m", "--foo"], "--foo is unknown: `octavo fit --help` lists what there is\n", id="fit"),
+    ],
+)
+def test_an_unknown_flag_is_told_with_where_the_known_ones_are(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
     assert text in capsys.readouterr().err
 
 
@@ -97,7 +112,10 @@ def test_contradicting_flags_are_an_error_with_exit_code_2(
 
 def test_a_missing_model_is_an_error_with_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", str(tmp_path / "none.gguf")]) == 2
-    assert "none.gguf does not exist" in capsys.readouterr().err
+    assert (
+        "none.gguf does not exist: give a GGUF file or a model folder as a path or file:///path, or hf://org/repo"
+        in capsys.readouterr().err
+    )
 
 
 def test_names_of_environment_variables_are_unique() -> None:

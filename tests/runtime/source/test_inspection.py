@@ -147,10 +147,12 @@ def test_a_failure_is_one_line_here_and_in_the_termination_log(
     ("files", "text"),
     [
         pytest.param({}, "has no config.json", id="empty"),
-        pytest.param({"config.json": b"["}, "config.json cannot be read", id="configuration"),
+        pytest.param(
+            {"config.json": b"["}, r"config.json cannot be read as JSON .*: fetch it again$", id="configuration"
+        ),
         pytest.param(
             {"config.json": json.dumps(CONFIG).encode()},
-            "holds no .*safetensors; `octavo fit` also takes .*/config.json alone$",
+            "holds no .*safetensors; `octavo inspect` and `octavo fit` also take .*/config.json alone$",
             id="no weights",
         ),
         pytest.param(
