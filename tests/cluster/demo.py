@@ -83,12 +83,18 @@ def demo(*, once: bool) -> str:
         if access.is_foreign:
             installation.check_foreign(kubectl)
         images = installation.ensure_images(access)
+        print(_references(images), flush=True)
         namespace = access.operator_namespace if access.is_foreign else NAMESPACE
         with _installed(kubectl, images), _kept_on_failure(kubectl, namespace):
             ready_s, answer = _serve(kubectl.within(namespace))
             if not once:
                 _wait_for_interrupt(kubectl.within(namespace))
     return f"demo: ready in {ready_s:.1f} s, first token in {answer.first_token_s:.2f} s, {answer.tokens} tokens"
+
+
+def _references(images: installation.Images) -> str:
+    """As `helm install` takes them in this cluster."""
+    return f"demo: --set operator.image={images.operator} --set runtime.image={images.runtime_demo}"
 
 
 @contextmanager
