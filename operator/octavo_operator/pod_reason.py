@@ -23,6 +23,8 @@ _DISRUPTIONS = {
     "EvictionByEvictionAPI": "Evicted: asked for by the eviction API, as when its node is drained; finishing its requests",
     "PreemptionByScheduler": "Preempted: a pod of higher priority takes its place; finishing its requests",
 }
+# How the runtime's command line begins to say that it does not know a flag or its value.
+_WRONG_FLAG = re.compile(r"^octavo[ a-z]*: (error: )?(unrecognized arguments|argument --|--[^:]* (is|are) unknown)")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -60,7 +62,14 @@ def death(container: Mapping[str, Any], limit: str = "") -> str:
         more = f"more memory than its limit of {limit}" if limit else "more memory than its limit"
         return f"OOMKilled ({code}): it used {more}; raise spec.resources.memory"
     lines = [line for text in terminated.get("message", "").splitlines() if (line := plain(text))]
-    return f"{code}: {lines[-1]}" if lines else code
+    return f"{code}: {_with_remedy(container, lines[-1])}" if lines else code
+
+
+def _with_remedy(container: Mapping[str, Any], last: str) -> str:
+    """The last line of a process, with what to do where it is about a flag: the runtime knows no fields."""
+    if container.get("name") == names.RUNTIME_CONTAINER and _WRONG_FLAG.search(last):
+        return f"{last}; correct spec.runtime.extraArgs, or use a spec.runtime.image that takes it"
+    return last
 
 
 def plain(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from octavo_operator import (
     allowances,
     apply,
+    arguments,
     autoscaling,
     groups,
     kinds,
@@ -138,8 +139,9 @@ class Reconciler:
         return dataclasses.replace(self._installation, kubernetes=self._api.version)
 
     async def _check(self, wanted: service.Service) -> None:
-        """Raises SpecError where the spec wants what it may not, or what its claims cannot give."""
+        """Raises SpecError where the spec wants what it may not, or what the runtime or its claims cannot give."""
         allowances.check(wanted, self._installation)
+        arguments.check(wanted)
         for claim, shared in service.claims(wanted).items():
             live = await self._api.get(kinds.CLAIM, service.Key(wanted.key.namespace, claim))
             service.check_claim(wanted, live, shared)

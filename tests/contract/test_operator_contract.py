@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from octavo_operator import names
+from octavo_operator import arguments, names
 from octavo_operator.desired.flags import drain_command, serve_args
 from octavo_operator.spec.runtime import FLAGS_OF_FIELDS
 from octavo_runtime import cli
@@ -22,6 +22,7 @@ from octavo_runtime.config import (
     flags,
 )
 from octavo_runtime.engine.ranks.placement import Placement, placement
+from octavo_runtime.engine.selective import LEAST_PAGES
 from tests.operator.samples import parsed
 
 CRD = Path(__file__).parents[2] / "crds" / "inferenceservices.yaml"
@@ -212,3 +213,16 @@ def test_the_runtime_understands_the_drain_hook(tmp_path: Path) -> None:
     assert program == "octavo"
     here = [f"--run-dir={tmp_path}" if argument.startswith("--run-dir=") else argument for argument in arguments]
     assert cli.main(here) in (0, 1)
+
+
+def test_a_budget_has_at_least_as_many_pages_as_the_runtime_asks_for() -> None:
+    assert arguments.LEAST_PAGES == LEAST_PAGES
+    [rule] = [rule for rule in _rules() if "selective.budgetTokens >=" in rule]
+    assert f">= {LEAST_PAGES} * (" in rule
+
+
+def _rules() -> list[str]:
+    """Of the whole spec."""
+    [version] = yaml.safe_load(CRD.read_text())["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return [entry["rule"] for entry in spec["x-kubernetes-validations"]]

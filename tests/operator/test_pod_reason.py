@@ -247,6 +247,22 @@ def test_says_the_same_all_through_a_loop_of_crashes(container: dict[str, Any]) 
     assert pod_reason.reason(pod(container)) == "CrashLoopBackOff: exit code 2: no model"
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param("octavo serve: --nonsense is unknown: `octavo serve --help` lists what there is", id="unknown"),
+        pytest.param("octavo: error: unrecognized arguments: --nonsense", id="unknown to an earlier runtime"),
+        pytest.param("octavo serve: argument --dtype: invalid choice: '3'", id="a value that cannot be"),
+    ],
+)
+def test_a_flag_that_the_runtime_does_not_take_is_told_with_the_field(last: str) -> None:
+    container = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": terminated(2, message=f"{last}\n")}
+    remedy = "correct spec.runtime.extraArgs, or use a spec.runtime.image that takes it"
+    assert pod_reason.reason(pod(container)) == f"CrashLoopBackOff: exit code 2: {last}; {remedy}"
+    others = {"name": "setup", "restartCount": 2, **container}
+    assert "extraArgs" not in pod_reason.reason(pod(initContainerStatuses=[others]))
+
+
 def test_a_ready_pod_waits_for_nothing() -> None:
     assert pod_reason.reason(pod({"state": {"running": {}}}, conditions=[{"type": "Ready", "status": "True"}])) == ""
 
