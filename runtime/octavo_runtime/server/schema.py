@@ -5,7 +5,7 @@ Answers are in `shapes.py`; what the options mean for the engine is decided in `
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from octavo_runtime.messages import MOST_LENGTH_PENALTY
 from octavo_runtime.server import unsupported
@@ -14,6 +14,7 @@ from octavo_runtime.server.errors import BadRequestError
 MAX_STOP_STRINGS = 4
 MAX_PROMPTS = 1024
 MAX_CACHE_SALT_CHARS = 256
+_MOST_PRINTED = 10**30
 
 
 class Wire(BaseModel):
@@ -65,6 +66,12 @@ def _all(value: object, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(item, kind) and not isinstance(item, bool) for item in value)
 
 
+def _printable(value: int) -> int:
+    """Python prints no endless number in the error that refuses it; any of 30 digits is refused as well."""
+    return min(value, _MOST_PRINTED)
+
+
+Count = Annotated[int, AfterValidator(_printable)]  # whose most is not known here: the context, or what runs at once
 StopString = Annotated[str, Field(min_length=1)]
 Prompts = Annotated[list[str] | list[list[int]], BeforeValidator(_checked_prompts), BeforeValidator(_prompt_list)]
 
@@ -79,8 +86,8 @@ class Options(Wire):
     """What chat and completions share. None means the default: the model author's where there is one, else OpenAI's."""
 
     model: str
-    max_tokens: int | None = Field(None, ge=1)  # the most is the context: options.py
-    min_tokens: int = Field(0, ge=0)
+    max_tokens: Count | None = Field(None, ge=1)
+    min_tokens: Count = Field(0, ge=0)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1, lt=2**63)
@@ -91,9 +98,9 @@ class Options(Wire):
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = True
-    n: int | None = Field(None, ge=1)  # the most of it and of beam_width: choices.py
+    n: Count | None = Field(None, ge=1)
     use_beam_search: bool | None = None
-    beam_width: int | None = Field(None, ge=1)  # ours: vLLM's width is n
+    beam_width: Count | None = Field(None, ge=1)  # ours: vLLM's width is n
     length_penalty: float | None = Field(None, ge=-MOST_LENGTH_PENALTY, le=MOST_LENGTH_PENALTY)
     priority: int | None = Field(None, ge=-(2**63), lt=2**63)  # lower comes first
     deadline_s: float | None = Field(None, gt=0)  # ours: seconds from arrival
@@ -146,7 +153,7 @@ class Message(Wire):
 
 class ChatRequest(Options):
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: Count | None = Field(None, ge=1)
     add_generation_prompt: bool = True
     chat_template_kwargs: dict[str, Any] | None = None
 

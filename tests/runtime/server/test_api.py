@@ -1,7 +1,6 @@
 """The OpenAI API through OpenAI's own client, against a real server."""
 
 import json
-import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,7 +9,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from tests.runtime.server.running import RunningServer, until
+from tests.runtime.server.running import RunningServer, post, until
 from tests.runtime.server.tiny_model import CONTEXT_TOKENS
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
@@ -258,13 +257,3 @@ def test_head_is_answered_where_get_is(server: RunningServer, path: str) -> None
     request = urllib.request.Request(server.url + path, method="HEAD")
     with urllib.request.urlopen(request, timeout=60) as response:
         assert (response.status, response.read()) == (200, b"")
-
-
-def post(server: RunningServer, path: str, body: object) -> tuple[int, str]:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(server.url + path, data, {"content-type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()

@@ -1,4 +1,5 @@
 import dataclasses
+import sys
 from typing import Any
 
 import pytest
@@ -193,6 +194,12 @@ def test_choices_of_all_prompts_together_are_limited() -> None:
     with pytest.raises(BadRequestError, match="513 prompts with n 8 are 4104 choices, more than 4096") as caught:
         check_total(513, options)
     assert caught.value.param == "n"
+
+
+def test_a_number_that_python_would_not_print_is_refused_as_others_are() -> None:
+    longest = 10 ** (sys.get_int_max_str_digits() - 1)
+    with pytest.raises(BadRequestError, match="choices, more than 4096"):
+        check_total(513, Options.model_validate({"model": "m", "n": longest}))
 
 
 def test_as_many_choices_as_run_at_once_are_taken() -> None:
