@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from octavo_operator import names
+from octavo_operator import names, pod_volumes
 
 LENGTH = 400
 # Reasons that pass by themselves.
 PATIENT = ("ContainerCreating", "Loading", "Pending", "Preparing", "Starting", "Warming")
 
+_CREATING = {"ContainerCreating", "PodInitializing"}
 _IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff"}
 # A runtime that died once may well load this time; one that died again is in a loop until it is ready.
 _DEATHS_OF_A_LOOP = 2
@@ -91,6 +92,8 @@ def _waiting_for(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
         return _sentence(status.get("reason", "Failed"), status.get("message", "the pod failed"))
     if unscheduled := condition(status, "PodScheduled", "False"):
         return _sentence(unscheduled.get("reason", "Unschedulable"), unscheduled.get("message", ""))
+    if unmounted := _unmounted(spec, status):
+        return unmounted
     if before := _preparing(status.get("initContainerStatuses", ())):
         return before
     container = runtime(status.get("containerStatuses", ()))
@@ -99,6 +102,18 @@ def _waiting_for(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     if container.get("ready") and condition(status, "ContainersReady", "True"):
         return _kept_back(condition(status, "Ready", "False"))
     return _container_reason(container, memory_limit(spec))
+
+
+def _unmounted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """What a pod waits for whose node still prepares its volumes, before it pulls images; else, or where it needs none, empty."""
+    containers = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    waiting = {container.get("state", {}).get("waiting", {}).get("reason") for container in containers}
+    if not condition(status, "PodReadyToStartContainers", "False") or not waiting or waiting - _CREATING:
+        return ""
+    if not (needed := pod_volumes.needed(spec)):
+        return ""
+    them = "is it there" if len(needed) == 1 else "are all of them there"
+    return f"ContainerCreating: its volumes are not mounted yet; they need {' and '.join(needed)}: {them}?"
 
 
 def memory_limit(spec: Mapping[str, Any]) -> str:
