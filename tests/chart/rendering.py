@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -25,9 +26,15 @@ def helm(*arguments: str, values: Object | None = None) -> subprocess.CompletedP
     return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=60)
 
 
-def template(values: Object) -> subprocess.CompletedProcess[str]:
+def template(values: Object, served: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """`served`: what a cluster serves, as helm learns where it asks one; empty where there is none to ask."""
     # Without a cluster to ask, helm takes the version that it was built with for the cluster's.
-    words = ["--namespace=octavo-system", "--kube-version=1.37.0", "--values=-"]
+    words = [
+        "--namespace=octavo-system",
+        "--kube-version=1.37.0",
+        "--values=-",
+        *(f"--api-versions={each}" for each in served),
+    ]
     return helm("template", "octavo", str(CHART), *words, values={**VALUES, **values})
 
 

@@ -247,3 +247,36 @@ def test_refuses_wrong_values_by_name(values: Object, says: str) -> None:
     done = template(values)
     assert done.returncode != 0
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "needs", "says"),
+    [
+        pytest.param(
+            {"monitoring": {"podMonitor": {"enabled": True}}},
+            "monitoring.coreos.com/v1/PodMonitor",
+            "monitoring.podMonitor.enabled is set and the cluster serves no PodMonitor: install",
+            id="PodMonitor",
+        ),
+        pytest.param(
+            {"monitoring": {"prometheusRule": {"enabled": True}}},
+            "monitoring.coreos.com/v1/PrometheusRule",
+            "monitoring.prometheusRule.enabled is set and the cluster serves no PrometheusRule: install",
+            id="PrometheusRule",
+        ),
+        pytest.param(
+            {"webhook": CERT_MANAGER},
+            "cert-manager.io/v1/Certificate",
+            "webhook.certManager.enabled is set and the cluster serves no Certificate: install cert-manager",
+            id="cert-manager",
+        ),
+    ],
+)
+def test_refuses_what_the_cluster_does_not_serve_where_there_is_one_to_ask(
+    values: Object, needs: str, says: str
+) -> None:
+    refused = template(values, ["v1/Pod"])
+    assert refused.returncode != 0
+    assert says in refused.stderr
+    for served in ([], ["v1/Pod", needs]):
+        assert template(values, served).returncode == 0
