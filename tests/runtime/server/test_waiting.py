@@ -63,7 +63,7 @@ def test_lower_priorities_come_first(client: openai.OpenAI, server: RunningServe
     ended: dict[int, float] = {}
 
     def ask_with(priority: int) -> None:
-        ask(client, priority=priority, max_completion_tokens=100)
+        ask(client, priority=priority, max_tokens=100)
         ended[priority] = time.monotonic()
 
     with ThreadPoolExecutor() as pool:
