@@ -1,12 +1,13 @@
 """How the operator grows with the number of services, on a real API server: time to converge, API calls, memory, writes when idle.
 
-    octavo bench operator_scale [--services 100 300 1000] [--idle-s 30]
+    octavo bench operator_scale [--services 100 300 1000] [--idle-s 30] [--floor]
     python -m bench.operator_scale …                                      the same
 
 It needs the one-node cluster (`make cluster`) to itself: nodes and pods are played by kwok, controllers and scheduler run with
 higher limits than their own (20 requests a second would be all that is measured). Each number of services has a fresh operator of
 the working tree. `converged`: from the first service's creation until all were seen to be Ready. Requests are all but watches. With
-another busy process every figure rises; on few cores the API server and the controllers take most of the time.
+another busy process every figure rises; on few cores the API server and the controllers take most of the time: `--floor` tells
+how much of it they need for the same Deployments and Services without an operator.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from bench.arguments import positive
 from bench.machine import machine
+from bench.operator_scale_floor import measure_floor
 from bench.operator_scale_run import GPU_MEMORY, INSPECTION, Figures, Fleet, made, measure
 from tests.cluster.access import resolve
 from tests.cluster.fake_nodes import fake_nodes
@@ -44,16 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--idle-s", type=positive, default=30, help="seconds for which it is watched idle (default: 30)"
     )
     parser.add_argument("--limit-s", type=positive, default=600, help="longest time to converge (default: 600)")
+    parser.add_argument(
+        "--floor", action="store_true", help="also the Deployments and Services of the last number, without an operator"
+    )
     parsed = parser.parse_args(arguments)
     if not lifecycle.is_healthy():
         parser.error("the one-node cluster does not run: start it by `make cluster`")
     print(f"{machine()}\n", flush=True)
     print(HEAD, flush=True)
-    found = _measured(parsed.services, parsed.idle_s, parsed.limit_s)
+    found = _measured(parsed.services, parsed.idle_s, parsed.limit_s, floor=parsed.floor)
     return 0 if all(map(good, found)) else 1
 
 
-def _measured(numbers: Sequence[int], idle_s: float, limit_s: float) -> list[Figures]:
+def _measured(numbers: Sequence[int], idle_s: float, limit_s: float, *, floor: bool) -> list[Figures]:
     cluster = Kubectl(resolve({}))
     with tempfile.TemporaryDirectory(prefix="octavo-scale-", dir=Path.home()) as name:
         folder = Path(name)
@@ -64,7 +69,10 @@ def _measured(numbers: Sequence[int], idle_s: float, limit_s: float) -> list[Fig
                 made(cluster, Fleet(0).namespaces),
             ):
                 log = folder / "operator.log"
-                return [told(measure(cluster.access, Fleet(number), idle_s, limit_s, log)) for number in numbers]
+                found = [told(measure(cluster.access, Fleet(number), idle_s, limit_s, log)) for number in numbers]
+                if floor:
+                    print(f"\n{measure_floor(cluster.access, Fleet(numbers[-1]), limit_s)}", flush=True)
+                return found
         finally:
             control_plane.restart_controllers(lifecycle.PROCESSES)
 

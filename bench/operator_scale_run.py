@@ -14,7 +14,7 @@ from octavo_sizing.inspection import Inspection, StoredBytes
 from octavo_sizing.model import Model
 from tests.cluster.access import Access
 from tests.cluster.fake_nodes import SELECTOR, TOLERATION
-from tests.cluster.installation import OWNED_LABEL
+from tests.cluster.installation import CRD, OWNED_LABEL
 from tests.cluster.kubectl import Kubectl, wait_for
 from tests.cluster.onenode import control_plane, lifecycle
 from tests.cluster.operator_process import Operator, operator, used_cpu_s
@@ -112,12 +112,12 @@ def measure(access: Access, fleet: Fleet, idle_s: float, limit_s: float, log: Pa
     """With a fresh operator and no services at the beginning; they are deleted at the end. Raises TimeoutError past `limit_s`."""
     cluster = Kubectl(access)
     with operator(access, log, f"--runtime-image={IMAGE}", *fleet.arguments) as process:
-        began_s, before_s = time.monotonic(), _cluster_cpu_s()
+        began_s, before_s = time.monotonic(), cluster_cpu_s()
         try:
             asyncio.run(_create(access, fleet))
             created_s = time.monotonic() - began_s
             converged_s = _converged_s(cluster, fleet, began_s, limit_s)
-            cpu_s, cluster_cpu_s = process.cpu_s(), _cluster_cpu_s() - before_s
+            cpu_s, spent_s = process.cpu_s(), cluster_cpu_s() - before_s
             ready = _ready(cluster, fleet)
             _rest(process, fleet.quiet_s)
             counted = _counts(process)
@@ -132,14 +132,15 @@ def measure(access: Access, fleet: Fleet, idle_s: float, limit_s: float, log: Pa
             ready,
             *counted,
             cpu_s,
-            cluster_cpu_s,
+            spent_s,
             process.peak_bytes(),
             idle_writes=after[1] - counted[1],
             idle_requests=after[0] - counted[0],
         )
 
 
-def _cluster_cpu_s() -> float:
+def cluster_cpu_s() -> float:
+    """What API server, etcd, controllers and scheduler have used so far."""
     found = (lifecycle.PROCESSES.find(name) for name in control_plane.NAMES)
     return sum(used_cpu_s(record.pid) for record in found if record is not None)
 
@@ -147,7 +148,7 @@ def _cluster_cpu_s() -> float:
 def _clear(cluster: Kubectl, fleet: Fleet) -> None:
     """Deletes the services, and returns once their pods are gone too: the next number begins from nothing."""
     for name in fleet.namespaces:
-        cluster.within(name).run("delete", "inferenceservices", "--all", "--wait=false", timeout_s=120.0)
+        cluster.within(name).run("delete", CRD, "--all", "--wait=false", timeout_s=120.0)
     for name in fleet.namespaces:
         within = cluster.within(name)
         wait_for(lambda within=within: not within.run("get", "pods", "--output=name"), 300, f"pods of {name} to go")  # type: ignore[misc]
@@ -191,7 +192,7 @@ def _counts(process: Operator) -> tuple[float, float, float]:
 
 def _ready(cluster: Kubectl, fleet: Fleet) -> int:
     """As the table that the API server makes for `kubectl get` says it."""
-    lines = cluster.run("get", "inferenceservices", "--all-namespaces", timeout_s=60.0).splitlines()
+    lines = cluster.run("get", CRD, "--all-namespaces", timeout_s=60.0).splitlines()
     if not lines:
         return 0
     at = lines[0].split().index("READY")
