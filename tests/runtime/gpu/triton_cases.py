@@ -6,6 +6,7 @@ Interpreted programs are slow, so models and batches are the smallest that reach
 
 import dataclasses
 import os
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -28,6 +29,9 @@ from octavo_runtime.model.kv_pool import KvPool
 from octavo_runtime.model.triton_attention import TritonBackend
 from octavo_runtime.model.triton_compute import TritonCompute
 from octavo_runtime.model.triton_sampler import triton_sample
+from octavo_sizing.errors import KvFormError
+from octavo_sizing.fit import fit
+from octavo_sizing.setup import Setup
 from tests.runtime.engine.tiny_engine import ask, prompt
 from tests.runtime.gpu.devices import (
     MAX_MODEL_LEN,
@@ -41,6 +45,7 @@ from tests.runtime.gpu.devices import (
 from tests.runtime.gpu.inline_stream import InlineStream
 from tests.runtime.gpu.random_weights import TINY
 from tests.runtime.model.batches import POISON, Chunk, attention_meta, shuffled_pages
+from tests.sizing.models import SMOLLM2_135M
 
 DEVICE = torch.device(os.environ.get("OCTAVO_TEST_DEVICE", "cpu"))
 DENSE = KvForm(PAGE)
@@ -178,3 +183,23 @@ def test_the_runner_gives_the_tokens_of_the_host_runner() -> None:
     given = answers(runner, requests, SMALL)
     assert given.tokens == answers(host_runner(random_decoder(ONE_LAYER), SMALL), requests, SMALL).tokens
     assert given.most_in_flight == 2
+
+
+@pytest.mark.parametrize("keys", ["dense", "int8", "fp8"])
+@pytest.mark.parametrize("values", ["dense", "int8", "fp8"])
+def test_sizing_refuses_the_keys_and_values_that_the_back_end_does(keys: KvKind, values: KvKind) -> None:
+    def sized() -> None:
+        fit(SMOLLM2_135M, Setup(keys=keys, values=values), "", "")
+
+    def made() -> None:
+        TritonBackend(shape_of(random_decoder(ONE_LAYER), KvForm(PAGE, keys, values)), 1, 1, DEVICE)
+
+    assert _raises(KvFormError, sized) == _raises(ModelError, made)
+
+
+def _raises(error: type[Exception], call: Callable[[], None]) -> bool:
+    try:
+        call()
+    except error:
+        return True
+    return False
