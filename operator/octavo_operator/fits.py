@@ -49,6 +49,10 @@ class Fits:
         )
         return judgement.judge(service, asked, evidence)
 
+    def forget(self, key: Key) -> None:
+        """The service is no more."""
+        self._findings.forget(key)
+
     def _find(self, key: Key, asked: Question, status: Mapping[str, Any]) -> tuple[Insight, bool]:
         """What is known of the model, and whether this service is the one to find out."""
         views = self._inspections_of(key)

@@ -87,6 +87,7 @@ class Reconciler:
             self._upkeep.contests.forget(key)
             self._rollouts.forget(key)
             self._strangers.forget(key)
+            self._fits.forget(key)
             return None
         found = await self._upkeep.find(key, [Ref(service.workload_kind(live), key.name)])
         try:

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tests.cluster.kubectl import CommandError, Kubectl, Object, wait_for
-from tests.operator.live import versions
+from tests.cluster.kubectl import CommandError, Kubectl, Object, condition, wait_for
+from tests.operator.live import KIND, versions
 
 EVERY_S = 1.0
 SAME = 4  # looks that find the same: then nothing writes any more
@@ -42,7 +42,8 @@ class Reapplied:
         )
 
     def _at_rest(self) -> list[dict[str, str]]:
-        """A service is as it shall be before the Deployment's own controller has written its last."""
+        """A service is as it shall be before the Deployment's own controller has written its last, and before it is sized."""
+        wait_for(lambda: all(map(self._is_sized, self._manifests.values())), 60.0, "all models to be sized")
         seen = [self.versions()]
 
         def rests() -> bool:
@@ -51,6 +52,9 @@ class Reapplied:
 
         wait_for(rests, 60.0, "all writing to end", interval_s=EVERY_S)
         return seen[-1]
+
+    def _is_sized(self, item: Object) -> bool:
+        return condition(self._kubectl.get(KIND, item["metadata"]["name"]), "MemoryFits").get("status") == "True"
 
 
 @contextmanager

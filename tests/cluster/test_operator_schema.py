@@ -88,14 +88,14 @@ def test_prints_and_scales_by_its_short_name(octavo: Kubectl, namespace: Kubectl
 
 
 def test_each_rule_costs_under_a_tenth_of_the_budget(octavo: Kubectl) -> None:
-    """The API server refuses a rule over its estimated cost limit; ten of each in a row must still pass."""
+    """The API server refuses a rule over its estimated cost limit; ten of each in a row must still pass, fifty do not."""
     crd = yaml.safe_load((REPOSITORY / "crds" / "inferenceservices.yaml").read_text())
     crd["metadata"]["name"] = "inferenceservices.budget.octavo.dev"
     crd["spec"]["group"] = "budget.octavo.dev"
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert repeat_rules(schema, 10) > 10
     octavo.run("create", "--dry-run=server", "--filename=-", stdin=json.dumps(crd))
-    repeat_rules(schema, 10)
+    repeat_rules(schema, 5)
     with pytest.raises(CommandError, match="exceeds budget"):
         octavo.run("create", "--dry-run=server", "--filename=-", stdin=json.dumps(crd))
 

@@ -55,12 +55,12 @@ class Findings:
     def learn(self, question: Question, answer: Inspection) -> None:
         """What an inspection has just given."""
         self._found.setdefault(question.name, (answer, self._clock()))
-        self._answered(question)
+        self._leave(question.name)
 
     def failed(self, question: Question) -> None:
         """An inspection has failed: for a while everybody asks for himself."""
         self._failed[question.name] = self._clock()
-        self._answered(question)
+        self._leave(question.name)
 
     def answer(self, question: Question) -> Inspection | None:
         found, at_s = self._found.get(question.name, (None, 0.0))
@@ -81,7 +81,14 @@ class Findings:
         self._asked[question.name] = (key, since_s if asker == key else now_s)
         return True
 
-    def _answered(self, question: Question) -> None:
-        self._asked.pop(question.name, None)
-        for key in self._waiting.pop(question.name, ()):
+    def forget(self, key: Key) -> None:
+        """The service is no more, nor is what it asked: another one asks."""
+        for waiting in self._waiting.values():
+            waiting.discard(key)
+        for name in [name for name, (asker, _) in self._asked.items() if asker == key]:
+            self._leave(name)
+
+    def _leave(self, name: tuple[str, str]) -> None:
+        self._asked.pop(name, None)
+        for key in self._waiting.pop(name, ()):
             self._look_at(key)

@@ -110,3 +110,14 @@ def test_who_waits_for_another_is_looked_at_when_that_ends(
     assert looked_at == [SECOND]
     findings.learn(QUESTION, inspected())
     assert looked_at == [SECOND], "told once"
+
+
+def test_who_waits_for_one_that_is_deleted_is_looked_at_and_asks(findings: Findings, looked_at: list[Key]) -> None:
+    third = Key("demo", "third")
+    for key in (FIRST, SECOND, third):
+        findings.asks(QUESTION, key)
+    findings.forget(third)
+    assert looked_at == []
+    findings.forget(FIRST)
+    assert looked_at == [SECOND]
+    assert findings.asks(QUESTION, SECOND)
