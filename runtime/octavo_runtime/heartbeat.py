@@ -1,7 +1,8 @@
 """The engine's pulse in shared memory: what `/live`, `/ready` and `/state` are answered from, without asking a busy engine.
 
 One file in the run directory, mapped by the engine (which writes) and the API process (which reads). A sequence counter around
-each write keeps readers from seeing half of it. Times are CLOCK_MONOTONIC, the same for all processes of a machine.
+each write keeps readers from seeing half of it; the counter itself is stored and loaded as one word. Times are CLOCK_MONOTONIC, the
+same for all processes of a machine.
 """
 
 import dataclasses
@@ -19,9 +20,9 @@ LOADING_STALL_S = 300.0  # without progress in loading or warming
 TICK_STALL_S = 30.0  # the least a serving engine may be silent before it counts as hung
 TICK_STALL_FACTOR = 20.0  # … or this many times the measured duration of the planned step
 
-_COUNTER = struct.Struct("<Q")
+_COUNTER_BYTES = 8
 _FIELDS = struct.Struct("<QdQdIdBBd256s")
-_SIZE = _COUNTER.size + _FIELDS.size
+_SIZE = _COUNTER_BYTES + _FIELDS.size
 _READ_TRIES = 1000  # 1 ms; a write takes microseconds
 
 
@@ -57,6 +58,8 @@ class Heartbeat:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
+        # `struct` clears what it packs into first: a reader could see an even zero there twice, around half a write.
+        self._counter = memoryview(memory)[:_COUNTER_BYTES].cast("Q")
         self._pulse = Pulse()  # what this side wrote last
         self._seen: Pulse | None = None  # what it read last
 
@@ -71,6 +74,7 @@ class Heartbeat:
             os.close(descriptor)
 
     def close(self) -> None:
+        self._counter.release()
         self._memory.close()
 
     def reset(self) -> None:
@@ -113,9 +117,9 @@ class Heartbeat:
         While a write does not end (its writer was killed or stopped within it), it is the last pulse that this side knows.
         """
         for _ in range(_READ_TRIES):
-            before = _COUNTER.unpack_from(self._memory)[0]
-            data = self._memory[_COUNTER.size : _SIZE]
-            if before % 2 == 0 and _COUNTER.unpack_from(self._memory)[0] == before:
+            before = self._counter[0]
+            data = self._memory[_COUNTER_BYTES:_SIZE]
+            if before % 2 == 0 and self._counter[0] == before:
                 self._seen = _decoded(data)
                 return self._seen
         return self._seen or self._pulse
@@ -125,11 +129,11 @@ class Heartbeat:
 
     def _write(self, pulse: Pulse) -> None:
         self._pulse = pulse
-        counter = _COUNTER.unpack_from(self._memory)[0] // 2 * 2
-        _COUNTER.pack_into(self._memory, 0, counter + 1)
+        counter = self._counter[0] // 2 * 2
+        self._counter[0] = counter + 1
         _FIELDS.pack_into(
             self._memory,
-            _COUNTER.size,
+            _COUNTER_BYTES,
             pulse.tick,
             pulse.tick_at_s,
             pulse.step,
@@ -141,7 +145,7 @@ class Heartbeat:
             pulse.progress_at_s,
             pulse.reason.encode()[:256],
         )
-        _COUNTER.pack_into(self._memory, 0, counter + 2)
+        self._counter[0] = counter + 2
 
 
 def _decoded(data: bytes) -> Pulse:

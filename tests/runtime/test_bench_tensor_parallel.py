@@ -17,7 +17,6 @@ def test_tables_of_all_reduces_and_steps(tmp_path: Path, capsys: pytest.CaptureF
     assert len(reduces) == 1 + len(tensor_parallel.ROWS)
     assert steps[1] == "3"
     layers = 2
-    assert (
-        int(steps[4]) == 2 * layers + 1 + 2
-    )  # after each half of a layer and the embedding; the best ids, what was drawn
+    # After each half of a layer and the embedding; the vote on memory, the best ids, what was drawn.
+    assert int(steps[4]) == 2 * layers + 1 + 3
     assert all(float(cell.rstrip("%")) > 0 for cell in steps[2:])
