@@ -11,13 +11,13 @@ from typing import Any
 from octavo_operator import access as operator_access
 from octavo_operator import kinds, kube
 from octavo_sizing.inspection import Inspection, StoredBytes
-from octavo_sizing.model import Model
 from tests.cluster.access import Access
 from tests.cluster.fake_nodes import SELECTOR, TOLERATION
 from tests.cluster.installation import CRD, OWNED_LABEL
 from tests.cluster.kubectl import Kubectl, wait_for
 from tests.cluster.onenode import control_plane, lifecycle
 from tests.cluster.operator_process import Operator, operator, used_cpu_s
+from tests.sizing.models import LLAMA_8B
 
 NAMESPACES = 10
 CREATED_AT_ONCE = 16
@@ -30,16 +30,7 @@ INSPECTION = Inspection(
     format="safetensors",
     dtype="bfloat16",
     stored=StoredBytes(embedding=1 << 30, head=1 << 30, attention=3 << 30, mlp=10 << 30, norms=1 << 19),
-    model=Model(
-        vocab_size=128256,
-        hidden_size=4096,
-        intermediate_size=14336,
-        layers=32,
-        heads=32,
-        kv_heads=8,
-        head_dim=128,
-        max_position=131072,
-    ),
+    model=LLAMA_8B,
 ).to_json()
 # The one-node cluster has addresses for 254 Services. Nobody connects to these.
 ADDRESSES: dict[str, Any] = {
