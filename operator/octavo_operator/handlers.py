@@ -30,7 +30,6 @@ from octavo_operator import (
 from octavo_operator.kinds import Kind
 
 _MANAGED = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-_CHILDREN = (*kinds.REQUIRED, *kinds.OPTIONAL)
 _NOWHERE = f"{names.GROUP}/on-no-object"
 _VERBS = frozenset({"list", "watch", "patch"})
 
@@ -210,7 +209,7 @@ def _settings(watch_timeout_s: float) -> kopf.OperatorSettings:
     settings.watching.inactivity_timeout = watch_timeout_s
     # A connection that is accepted and never answered would be waited for as long as kopf lives.
     settings.watching.connect_timeout = watch_timeout_s
-    for kind in (*_CHILDREN, kinds.POD):
+    for kind in (*kinds.REQUIRED, *kinds.OPTIONAL, kinds.POD):
         settings.watching.label_selectors[kind.group, kind.version, kind.plural] = _MANAGED
     return settings
 

@@ -51,8 +51,6 @@ NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolici
 POD_MONITOR = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
 PROMETHEUS_RULE = Kind("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules")
 SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
-# What makes a service's pods: one of these, called as the service.
-WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
 OPTIONAL = (
     DISRUPTION_BUDGET,
     HORIZONTAL_AUTOSCALER,

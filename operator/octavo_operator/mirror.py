@@ -3,8 +3,8 @@
 Kept are InferenceServices and their children: what a watch shows. The newest version wins, whoever told of it; resource versions of
 one kind are numbers that only grow (what is no number is never kept). While a write is under way nothing is known, nor after one
 that failed, so the next look reads. An answer is not kept either where a watch told of an end since it was asked for: it may tell
-of what is no more. What a watch should have told and did not, `forget` mends: at each resync, and where a watch
-begins anew with a list.
+of what is no more. What a watch should have told and did not, `forget` mends: at each resync, and where a watch begins anew with
+a list.
 
 A copy is the object's JSON, a fifth of what it takes as a dict.
 """
