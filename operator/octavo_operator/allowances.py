@@ -10,6 +10,7 @@ from typing import Any
 from octavo_operator.installation import Installation
 from octavo_operator.service import Service
 from octavo_operator.spec.errors import SpecError
+from octavo_operator.unchecked import mapping, mappings
 
 HOST_NAMESPACES = "hostNamespaces"
 PRIVILEGED = "privileged"
@@ -42,7 +43,7 @@ def check(service: Service, installation: Installation) -> None:
 def _host_paths(service: Service) -> Iterator[tuple[str, str]]:
     if service.model.cache is not None and service.model.cache.host_path is not None:
         yield "spec.model.cache.hostPath.path", service.model.cache.host_path
-    for volume in _maps(service.pod_template.spec.get("volumes")):
+    for volume in mappings(service.pod_template.spec.get("volumes")):
         if "hostPath" in volume:
             path = volume["hostPath"].get("path", "") if isinstance(volume["hostPath"], Mapping) else ""
             yield f"the hostPath of the volume {volume.get('name')} of spec.podTemplate", str(path)
@@ -69,15 +70,15 @@ def _powers(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for field in ("serviceAccountName", "serviceAccount", "automountServiceAccountToken"):
         if pod.get(field):
             yield SERVICE_ACCOUNT, f"{where}.{field}"
-    for volume in _maps(pod.get("volumes")):
-        if any("serviceAccountToken" in source for source in _maps(_map(volume.get("projected")).get("sources"))):
+    for volume in mappings(pod.get("volumes")):
+        if any("serviceAccountToken" in source for source in mappings(mapping(volume.get("projected")).get("sources"))):
             yield SERVICE_ACCOUNT, f"a service account token in the volume {volume.get('name')} of {where}"
-    yield from _rights(_map(pod.get("securityContext")), f"{where}.securityContext")
+    yield from _rights(mapping(pod.get("securityContext")), f"{where}.securityContext")
     for kind in ("containers", "initContainers", "ephemeralContainers"):
-        for container in _maps(pod.get(kind)):
+        for container in mappings(pod.get(kind)):
             at = f"{where}.{kind}[name={container.get('name')}]"
-            yield from _rights(_map(container.get("securityContext")), f"{at}.securityContext")
-            if any(port.get("hostPort") for port in _maps(container.get("ports"))):
+            yield from _rights(mapping(container.get("securityContext")), f"{at}.securityContext")
+            if any(port.get("hostPort") for port in mappings(container.get("ports"))):
                 yield HOST_NAMESPACES, f"hostPort in {at}"
 
 
@@ -92,22 +93,14 @@ def _rights(context: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]
     wrong = {
         "privileged": bool(context.get("privileged")),
         "allowPrivilegeEscalation": bool(context.get("allowPrivilegeEscalation")),
-        "capabilities.add": bool(_map(context.get("capabilities")).get("add")),
+        "capabilities.add": bool(mapping(context.get("capabilities")).get("add")),
         "runAsUser": context.get("runAsUser") == 0,
         "runAsNonRoot": context.get("runAsNonRoot") is False,
         "procMount": context.get("procMount", "Default") != "Default",
-        "seccompProfile": _map(context.get("seccompProfile")).get("type") == "Unconfined",
-        "appArmorProfile": _map(context.get("appArmorProfile")).get("type") == "Unconfined",
-        "windowsOptions.hostProcess": bool(_map(context.get("windowsOptions")).get("hostProcess")),
+        "seccompProfile": mapping(context.get("seccompProfile")).get("type") == "Unconfined",
+        "appArmorProfile": mapping(context.get("appArmorProfile")).get("type") == "Unconfined",
+        "windowsOptions.hostProcess": bool(mapping(context.get("windowsOptions")).get("hostProcess")),
         "seLinuxOptions": bool(context.get("seLinuxOptions")),
         "sysctls": bool(context.get("sysctls")),
     }
     yield from ((PRIVILEGED, f"{where}.{field}") for field, found in wrong.items() if found)
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

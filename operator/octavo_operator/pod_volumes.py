@@ -6,6 +6,8 @@ The operator may not read Secrets, so it cannot say which is missing, only which
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from octavo_operator.unchecked import mapping, mappings
+
 Body = Mapping[str, Any]
 
 # Of every namespace, in the volume with the token of a pod's service account.
@@ -14,28 +16,20 @@ _EVERYWHERE = "kube-root-ca.crt"
 
 def needed(spec: Body) -> list[str]:
     """Objects that have to be there before the containers of a pod with that spec start, as people call them, sorted."""
-    return sorted({text for volume in _maps(spec.get("volumes")) for text in _of_volume(volume)})
+    return sorted({text for volume in mappings(spec.get("volumes")) for text in _of_volume(volume)})
 
 
 def _of_volume(volume: Body) -> Iterator[str]:
-    if claim := _map(volume.get("persistentVolumeClaim")).get("claimName"):
+    if claim := mapping(volume.get("persistentVolumeClaim")).get("claimName"):
         yield f"the claim {claim}"
-    sources = [volume, *_maps(_map(volume.get("projected")).get("sources"))]
+    sources = [volume, *mappings(mapping(volume.get("projected")).get("sources"))]
     for kind, field in (("Secret", "secret"), ("ConfigMap", "configMap")):
-        for source in (_map(each.get(field)) for each in sources):
+        for source in (mapping(each.get(field)) for each in sources):
             name = source.get("secretName") or source.get("name")
             if name and name != _EVERYWHERE and not source.get("optional"):
-                yield f"the {kind} {name}{_keys(_maps(source.get('items')))}"
+                yield f"the {kind} {name}{_keys(mappings(source.get('items')))}"
 
 
 def _keys(items: Iterable[Body]) -> str:
     keys = [str(item.get("key", "")) for item in items]
     return f" with the key{'s' if len(keys) > 1 else ''} {', '.join(keys)}" if keys else ""
-
-
-def _map(value: Any) -> Body:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(value: Any) -> list[Body]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
