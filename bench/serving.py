@@ -52,8 +52,12 @@ def _engines(parsed: argparse.Namespace) -> list[Engine]:
     engines = [ours(OURS, "octavo")]
     if parsed.http:
         engines.append(ours(HTTP, "http"))
+    fast = [*engines, *parsed.peer]
+    if parsed.taken:
+        beside = f", {parsed.taken:g} taken"
+        fast += [dataclasses.replace(engine, name=engine.name + beside, taken=parsed.taken) for engine in fast]
     slow = [*parsed.slow_peer, ours(STATIC, "static", "--repeats", "1")] if parsed.slow_rounds else []
-    return [*engines, *parsed.peer, *(dataclasses.replace(engine, rounds=parsed.slow_rounds) for engine in slow)]
+    return [*fast, *(dataclasses.replace(engine, rounds=parsed.slow_rounds) for engine in slow)]
 
 
 def _note(parsed: argparse.Namespace, runs: Sequence[Run]) -> str:
@@ -85,6 +89,13 @@ def _peer(text: str) -> Engine:
     if not equals or not name or not words:
         raise argparse.ArgumentTypeError(f"'{text}' is not NAME=COMMAND")
     return Engine(name, tuple(words))
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not between 0 and 1, such as 0.1")
+    return share
 
 
 def _rounds(text: str) -> int:
@@ -123,6 +134,13 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="rounds in which slow engines run too: --slow-peer and transformers' static batches (default: 1)",
+    )
+    parser.add_argument(
+        "--taken",
+        type=_share,
+        default=0.0,
+        metavar="SHARE",
+        help="each engine but slow ones also beside a process that takes this share of one core, such as 0.1",
     )
     parser.add_argument(
         "--timeout", type=float, default=1800.0, metavar="SECONDS", help="most for one run of an engine (default: 1800)"

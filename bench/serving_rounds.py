@@ -9,11 +9,13 @@ import dataclasses
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bench import taken
 from bench.serving_result import LineError, Result, parse
 
 OTHERS_LOOK_S = 0.5  # over which the other processes' share is looked at, before an engine starts
@@ -22,12 +24,16 @@ _IDLE_FIELDS = (3, 4)  # of the first line of /proc/stat, behind its name: idle 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """`command`, run in `folder`, prints one line in the form of `serving_result`. It takes part in the first `rounds` rounds."""
+    """`command`, run in `folder`, prints one line in the form of `serving_result`. It takes part in the first `rounds` rounds.
+
+    `taken`: the share of one core that another process takes meanwhile.
+    """
 
     name: str
     command: tuple[str, ...]
     rounds: int | None = None  # None: all
     folder: Path | None = None  # None: where we are
+    taken: float = 0.0
 
     def runs_in(self, number: int) -> bool:
         return self.rounds is None or number < self.rounds
@@ -62,7 +68,8 @@ def play(engines: Sequence[Engine], rounds: int, timeout_s: float, tell: Callabl
 def _run(number: int, engine: Engine, timeout_s: float) -> Run:
     load, others = os.getloadavg()[0], busy_share(OTHERS_LOOK_S)
     try:
-        code, output, errors = _ended(engine, timeout_s)
+        with _neighbour(engine.taken):
+            code, output, errors = _ended(engine, timeout_s)
         result = parse(output) if code == 0 else None
         failure = "" if result else f"exit code {code}: {_last_line(errors)}"
     except subprocess.TimeoutExpired:
@@ -89,6 +96,19 @@ def _ended(engine: Engine, timeout_s: float) -> tuple[int, str, str]:
             process.wait()
         output.seek(0), errors.seek(0)
         return process.returncode, output.read(), errors.read()
+
+
+@contextlib.contextmanager
+def _neighbour(share: float) -> Iterator[None]:
+    """A process that takes so much of a core; 0: none."""
+    if not share:
+        yield
+        return
+    with subprocess.Popen([sys.executable, taken.__file__, str(share)]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def _last_line(text: str) -> str:

@@ -80,6 +80,24 @@ def test_what_an_engine_has_started_ends_with_it(then: str, timeout_s: float, fa
     until(lambda: not lives(started.read_text().strip()), timeout_s=30.0)
 
 
+def test_a_neighbour_takes_a_share_of_a_core_while_its_engine_runs(tmp_path: Path) -> None:
+    """The engine waits until its neighbour has had time of a CPU, and tells which process that was."""
+    engine = """
+import json, os, pathlib
+parent = pathlib.Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children")
+while True:
+    for child in parent.read_text().split():
+        words = pathlib.Path(f"/proc/{child}/cmdline").read_text().split("\\0")
+        if words[-2:] == ["0.3", ""] and int(pathlib.Path(f"/proc/{child}/stat").read_text().split()[13]):
+            pathlib.Path("neighbour").write_text(child)
+            print(json.dumps({"best_tok_s": 1}))
+            raise SystemExit
+"""
+    [run] = play([Engine("a", (sys.executable, "-c", engine), folder=tmp_path, taken=0.3)], 1, 60.0, lambda run: None)
+    assert run.result is not None, run.failure
+    assert not lives((tmp_path / "neighbour").read_text())
+
+
 def lives(process: str) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -150,6 +168,7 @@ def test_borders_are_wrapped_for_the_block_only(closed: bool, calls: dict[str, i
         pytest.param(["--peer", "octavo=true"], "an engine of that name already", id="a peer with our name"),
         pytest.param(["--model", "/nowhere/model"], "does not exist", id="a model that is not there"),
         pytest.param(["--slow-peer", "b=true", "--slow-rounds", "0"], "never runs", id="a slow peer without rounds"),
+        pytest.param(["--taken", "2"], "'2' is not between 0 and 1", id="more than a core taken"),
         pytest.param(["--pairs", "0"], "'0' is not a whole number", id="no rounds"),
     ],
 )
