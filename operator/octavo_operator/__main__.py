@@ -54,7 +54,7 @@ async def run(settings: options.Options) -> None:
             settings.runtime_image or "only from the services",
         )
         keys: queue.KeyQueue[service.Key] = queue.KeyQueue(rest_s=REST_S)
-        watched = watches.Watches()
+        watched = watches.Watches(patience_s=settings.watch_timeout_s)
         copies = mirror.Mirror(api)
         watch = handlers.Watch(keys, settings.access, watched, copies, settings.watch_timeout_s)
         counters = metrics.Metrics(api, keys, leader.leads, watched)

@@ -8,26 +8,30 @@ that this module makes, since it has no hook of its own for bytes that arrive.
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import aiohttp
 
-from octavo_operator import kinds
+from octavo_operator import kinds, watch_stream
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
+
+# A list costs the API server most of all requests; what fails for minutes need not be asked for more often.
+_LONGEST_DELAY_S = 30.0
 
 
 class Watches:
     """Ages by what is watched, as its path of the REST API, such as `/api/v1/pods`.
 
     `doubt` is set where an optional kind turns out to be served no more, or the API server refuses to show what is watched.
-    `listed` is told of each kind whose watch begins with a list.
+    `listed` is told of each kind whose watch begins with a list. `patience_s` is kopf's with a silent watch.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, patience_s: float = 70.0) -> None:
         self._clock = clock
+        self._failures = watch_stream.Failures(min(_LONGEST_DELAY_S, patience_s / 2))
         self._heard_s: dict[str, float] = {}
         self.doubt = asyncio.Event()
         self._refused: set[kinds.Kind] = set()
@@ -73,18 +77,18 @@ class Watches:
 
     def session(self, tls: ssl.SSLContext | bool, headers: Mapping[str, str]) -> aiohttp.ClientSession:
         """A client session whose watches are listened to."""
-        watches = self
+        watches, failures = self, self._failures
 
         class Response(aiohttp.ClientResponse):
             async def start(self, connection: "Connection") -> aiohttp.ClientResponse:
                 await super().start(connection)
-                if watches.doubts(self.status, self.url.path):
-                    # For kopf either is the end of all watches; a server that is too busy is asked again.
+                if watches.doubts(self.status, self.url.path) or self.status >= 500:
+                    # For kopf each is the end of all watches (of 5xx, the ninth); a server that is too busy is asked again.
                     self.status = 429
                 if self.url.query.get("watch") == "true" and self.status == 200:
                     path = self.url.path
                     watches.heard(path)
-                    self.content = _Heard(self.content, lambda: watches.heard(path))  # type: ignore[assignment] # a stand-in
+                    self.content = watch_stream.EventStream(self.content, path, watches.heard, failures)  # type: ignore[assignment] # a stand-in
                 elif self.status == 200 and "continue" not in self.url.query:
                     watches.begins(self.url.path)
                 return self
@@ -98,19 +102,3 @@ def _is_of(kind: kinds.Kind, path: str) -> bool:
     """Whether objects of `kind` are listed and watched at `path`."""
     root = f"/apis/{kind.api_version}/" if kind.group else f"/api/{kind.api_version}/"
     return path.startswith(root) and path.endswith(f"/{kind.plural}")
-
-
-class _Heard:
-    """A response's stream that tells of each piece."""
-
-    def __init__(self, stream: aiohttp.StreamReader, heard: Callable[[], None]) -> None:
-        self._stream = stream
-        self._heard = heard
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        async for piece in self._stream.iter_chunked(size):
-            self._heard()
-            yield piece
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)

@@ -12,7 +12,7 @@ from octavo_operator.watches import Watches
 
 @asynccontextmanager
 async def events(sent: "asyncio.Queue[bytes]") -> AsyncIterator[str]:
-    """A server that sends what is put into the queue to whoever watches /api/v1/pods."""
+    """A server that sends what is put into the queue to whoever watches /api/v1/pods, and is in trouble at /trouble."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -21,8 +21,12 @@ async def events(sent: "asyncio.Queue[bytes]") -> AsyncIterator[str]:
             await response.write(piece)
         return response
 
+    async def trouble(_: web.Request) -> web.Response:
+        return web.Response(status=503, text="etcd is away")
+
     application = web.Application()
     application.router.add_get("/api/v1/pods", handle)
+    application.router.add_get("/trouble", trouble)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
@@ -120,6 +124,20 @@ def test_an_optional_kind_that_has_gone_is_told_and_only_asked_again() -> None:
             async with session.get(f"{server}/apis/keda.sh/v1alpha1/namespaces/demo/scaledobjects") as answer:
                 assert answer.status == 429
             assert watches.doubt.is_set()
+
+    asyncio.run(story())
+
+
+def test_a_server_in_trouble_is_only_asked_again() -> None:
+    async def story() -> None:
+        watches = Watches()
+        async with (
+            events(asyncio.Queue()) as url,
+            watches.session(False, {}) as session,
+            session.get(url.replace("/api/v1/pods", "/trouble")) as answer,
+        ):
+            assert (answer.status, await answer.text()) == (429, "etcd is away")
+        assert not watches.doubt.is_set()
 
     asyncio.run(story())
 
