@@ -128,6 +128,11 @@ float to_float(bf16 x) {
     return out;
 }
 
+// Bring what is needed soon from memory, while something else is computed.
+void fetch(const void* from, size_t bytes) {
+    for (size_t line = 0; line < bytes; line += 64) _mm_prefetch((const char*)from + line, _MM_HINT_T1);
+}
+
 // ---- Threads -----------------------------------------------------------------------------------------------------------------------
 
 constexpr int MOST_THREADS = 256;
@@ -300,52 +305,87 @@ Factor packed_at(const uint8_t* group, int i) {
     return (Factor)((words[i - 48] & 15) << 4 | (words[i - 32] & 15) << 8 | words[i - 16] << 12) >> 4;
 }
 
-// `next` is fetched from memory meanwhile: what this thread needs soon.
-void unpack_groups(const uint8_t* from, int groups, const uint8_t* next, Factor* to) {
+// Four terms of a panel as two pairs of vectors.
+void unpack_group(const uint8_t* group, __m256i w[2][2]) {
     const __m256i low = _mm256_set1_epi16(15);
-    for (int group = 0; group < groups; group++, from += GROUP_BYTES, next += GROUP_BYTES, to += 64) {
-        _mm_prefetch((const char*)next, _MM_HINT_T1);
-        _mm_prefetch((const char*)next + 64, _MM_HINT_T1);
-        const __m256i a = _mm256_loadu_si256((const __m256i*)from), b = _mm256_loadu_si256((const __m256i*)(from + 32)), c = _mm256_loadu_si256((const __m256i*)(from + 64));
-        const __m256i lower = _mm256_or_si256(_mm256_slli_epi16(_mm256_and_si256(a, low), 4), _mm256_slli_epi16(_mm256_and_si256(b, low), 8));
-        _mm256_store_si256((__m256i*)to, _mm256_srai_epi16(a, 4));
-        _mm256_store_si256((__m256i*)(to + 16), _mm256_srai_epi16(b, 4));
-        _mm256_store_si256((__m256i*)(to + 32), _mm256_srai_epi16(c, 4));
-        _mm256_store_si256((__m256i*)(to + 48), _mm256_srai_epi16(_mm256_or_si256(lower, _mm256_slli_epi16(c, 12)), 4));
+    const __m256i a = _mm256_loadu_si256((const __m256i*)group), b = _mm256_loadu_si256((const __m256i*)(group + 32)), c = _mm256_loadu_si256((const __m256i*)(group + 64));
+    const __m256i lower = _mm256_or_si256(_mm256_slli_epi16(_mm256_and_si256(a, low), 4), _mm256_slli_epi16(_mm256_and_si256(b, low), 8));
+    w[0][0] = _mm256_srai_epi16(a, 4), w[0][1] = _mm256_srai_epi16(b, 4), w[1][0] = _mm256_srai_epi16(c, 4);
+    w[1][1] = _mm256_srai_epi16(_mm256_or_si256(lower, _mm256_slli_epi16(c, 12)), 4);
+}
+
+// Rows as integers and their scales, from some span on: those of rows `stride` and `scale_stride` apart.
+struct IntegerRows {
+    const Factor* terms;
+    const float* scales;
+    size_t stride, scale_stride;
+    IntegerRows from(int row) const { return {terms + row * stride, scales + row * scale_stride, stride, scale_stride}; }
+    __m256i pair(int row, int term) const {  // in every lane
+        int32_t both;
+        memcpy(&both, terms + row * stride + term, 4);
+        return _mm256_set1_epi32(both);
+    }
+};
+
+// out (+)= the sums of a span times its scales, those of the rows and the panel's [16].
+template <int ROWS>
+void add_span(const __m256i total[ROWS][2], const IntegerRows& x, int span, const float* scales, bool add, float* out, size_t out_stride) {
+    UNROLL
+    for (int r = 0; r < ROWS; r++)
+        UNROLL
+        for (int c = 0; c < 2; c++) {
+            const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + 8 * c), _mm256_broadcast_ss(x.scales + r * x.scale_stride + span));
+            const __m256 before = add ? _mm256_loadu_ps(out + r * out_stride + 8 * c) : _mm256_setzero_ps();
+            _mm256_storeu_ps(out + r * out_stride + 8 * c, _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[r][c]), scale, before));
+        }
+}
+
+// out (+)= ROWS rows times one packed panel, `spans` spans of terms with scales [spans][16]. The first rows that take a panel unpack it as
+// they multiply, so that it comes from memory meanwhile, and fetch `next`, which this thread needs soon. KEEP: into `unpacked`, for others.
+template <int ROWS, bool KEEP>
+void packed_block(const IntegerRows& x, const uint8_t* panel, const float* scales, int spans, bool add, const uint8_t* next, Factor* unpacked, float* out, size_t out_stride) {
+    for (int span = 0; span < spans; span++) {
+        __m256i total[ROWS][2] = {};
+        for (int group = 0; group < GROUPS; group++, panel += GROUP_BYTES, next += GROUP_BYTES, unpacked += 4 * WIDTH) {
+            _mm_prefetch((const char*)next, _MM_HINT_T1);
+            if (group % 2) _mm_prefetch((const char*)next + 64, _MM_HINT_T1);  // two groups are three lines
+            __m256i w[2][2];
+            unpack_group(panel, w);
+            UNROLL
+            for (int pair = 0; pair < 2; pair++) {
+                UNROLL
+                for (int c = 0; KEEP && c < 2; c++) _mm256_store_si256((__m256i*)(unpacked + (2 * pair + c) * WIDTH), w[pair][c]);
+                UNROLL
+                for (int r = 0; r < ROWS; r++) {
+                    const __m256i xr = x.pair(r, span * SPAN + 4 * group + 2 * pair);
+                    UNROLL
+                    for (int c = 0; c < 2; c++) total[r][c] = _mm256_add_epi32(total[r][c], _mm256_madd_epi16(xr, w[pair][c]));
+                }
+            }
+        }
+        add_span<ROWS>(total, x, span, scales + span * WIDTH, add || span, out, out_stride);
     }
 }
 
-// out (+)= ROWS rows times one panel, `spans` spans of terms. Scales of a row and the panel's [spans][16]: those of rows `x_scale_stride`
-// apart.
+// The same with what packed_block kept.
 template <int ROWS>
-void integer_block(const Factor* x, size_t x_stride, const float* x_scales, size_t x_scale_stride, const Factor* panel, const float* scales, int spans, bool add, float* out, size_t out_stride) {
+void integer_block(const IntegerRows& x, const Factor* panel, const float* scales, int spans, bool add, float* out, size_t out_stride) {
     for (int span = 0; span < spans; span++) {
-        __m256i total[ROWS][2];
-        UNROLL
-        for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
-        const Factor *terms = panel + span * SPAN * WIDTH, *factors = x + span * SPAN;
+        __m256i total[ROWS][2] = {};
+        const Factor* terms = panel + span * SPAN * WIDTH;
         UNROLL_SOME  // gcc 12 gives each sum a new register and copies it back at the end: once for all of them
         for (int pair = 0; pair < SPAN / 2; pair++) {
-            __m256i left = _mm256_loadu_si256((const __m256i*)(terms + pair * 2 * WIDTH));
-            __m256i right = _mm256_loadu_si256((const __m256i*)(terms + pair * 2 * WIDTH + WIDTH));
+            __m256i left = _mm256_load_si256((const __m256i*)(terms + pair * 2 * WIDTH));
+            __m256i right = _mm256_load_si256((const __m256i*)(terms + pair * 2 * WIDTH + WIDTH));
             __asm__("" : "+x"(left), "+x"(right));  // or gcc loads them again for each row, more than a cycle can load
             UNROLL
             for (int r = 0; r < ROWS; r++) {
-                int32_t both;
-                memcpy(&both, factors + r * x_stride + 2 * pair, 4);
-                const __m256i xr = _mm256_set1_epi32(both);
+                const __m256i xr = x.pair(r, span * SPAN + 2 * pair);
                 total[r][0] = _mm256_add_epi32(total[r][0], _mm256_madd_epi16(xr, left));
                 total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(xr, right));
             }
         }
-        UNROLL
-        for (int r = 0; r < ROWS; r++)
-            UNROLL
-            for (int c = 0; c < 2; c++) {
-                const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + span * WIDTH + 8 * c), _mm256_broadcast_ss(x_scales + r * x_scale_stride + span));
-                const __m256 before = add || span ? _mm256_loadu_ps(out + r * out_stride + 8 * c) : _mm256_setzero_ps();
-                _mm256_storeu_ps(out + r * out_stride + 8 * c, _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[r][c]), scale, before));
-            }
+        add_span<ROWS>(total, x, span, scales + span * WIDTH, add || span, out, out_stride);
     }
 }
 
@@ -584,22 +624,31 @@ Factors factors_of(int rows, int k, int terms, const F& row) {
     return {to, scales};
 }
 
-// sums[rows, 32] = rows from `row` times two panels of a weight, `apart` panels from each other (count 1: the first alone). The panels that
-// this thread takes next are the same for other rows, or those after the other threads' ones.
-void multiply_weight(const Factors& x, int row, int rows, const PackedWeight* weight, int panel, int apart, int count, bool rows_come_again, float* sums) {
-    const Factor* from = x.rows + (size_t)row * weight->terms;
+// sums[rows, 32] = rows from `row` times two panels of a weight, `apart` panels from each other (count 1: the first alone). What this thread
+// takes next lies `ahead` panels further on.
+void multiply_weight(const Factors& x, int row, int rows, const PackedWeight* weight, int panel, int apart, int count, int ahead, float* sums) {
 #if OCTAVO_TIER == 0
-    constexpr int SOME = 12;  // spans of a panel that are unpacked at once: they stay in the nearest cache while all rows take them
+    constexpr int SOME = 9;  // spans of a panel that are unpacked at once: they stay in the nearest cache while all rows take them
     alignas(64) Factor unpacked[SOME * SPAN * WIDTH];
-    const int spans = weight->terms / SPAN, ahead = rows_come_again ? 0 : 2 * pool.threads;
-    for (int span = 0; span < spans; span += SOME) {
-        const int some = spans - span < SOME ? spans - span : SOME;
+    const int spans = weight->terms / SPAN, at_once = rows > BLOCK_ROWS ? SOME : spans;
+    for (int span = 0; span < spans; span += at_once) {
+        const int some = spans - span < at_once ? spans - span : at_once;
+        const IntegerRows all = {x.rows + (size_t)row * weight->terms + span * SPAN, x.scales + (size_t)row * spans + span, (size_t)weight->terms, (size_t)spans};
         for (int c = 0; c < count; c++) {
             const uint8_t* packed = weight->panel(panel + c * apart) + (size_t)span * GROUPS * GROUP_BYTES;
             const float* scales = weight->scales_of(panel + c * apart) + (size_t)span * WIDTH;
-            unpack_groups(packed, some * GROUPS, packed + ahead * weight->panel_bytes, unpacked);
-            for (int r = 0; r < rows; r += BLOCK_ROWS) {
-                const auto call = [&](auto block) { block(from + (size_t)r * weight->terms + span * SPAN, weight->terms, x.scales + (size_t)(row + r) * spans + span, spans, unpacked, scales, some, span > 0, sums + r * 2 * WIDTH + c * WIDTH, 2 * WIDTH); };
+            fetch(scales + (size_t)ahead * spans * WIDTH, some * WIDTH * sizeof(float));
+            float* to = sums + c * WIDTH;
+            const auto first = [&](auto block) { block(all, packed, scales, some, span > 0, packed + ahead * weight->panel_bytes, unpacked, to, 2 * WIDTH); };
+            switch (rows) {
+                case 1: first(packed_block<1, false>); break;
+                case 2: first(packed_block<2, false>); break;
+                case 3: first(packed_block<3, false>); break;
+                case 4: first(packed_block<4, false>); break;
+                default: first(packed_block<4, true>);
+            }
+            for (int r = BLOCK_ROWS; r < rows; r += BLOCK_ROWS) {
+                const auto call = [&](auto block) { block(all.from(r), unpacked, scales, some, span > 0, to + r * 2 * WIDTH, 2 * WIDTH); };
                 switch (rows - r) {
                     case 1: call(integer_block<1>); break;
                     case 2: call(integer_block<2>); break;
@@ -610,9 +659,9 @@ void multiply_weight(const Factors& x, int row, int rows, const PackedWeight* we
         }
     }
 #else
-    (void)rows_come_again;
+    (void)ahead;
     const size_t elements = (size_t)weight->terms * WIDTH;
-    multiply(from, weight->terms, rows, (const bf16*)weight->panel(panel), apart * elements, count, weight->terms / 2, false, sums, 2 * WIDTH);
+    multiply(x.rows + (size_t)row * weight->terms, weight->terms, rows, (const bf16*)weight->panel(panel), apart * elements, count, weight->terms / 2, false, sums, 2 * WIDTH);
 #endif
 }
 
@@ -739,6 +788,7 @@ void linear(const PackedWeight* weight, int rows, const F& row, const float* add
     int item_rows = WEIGHT_ROWS;
     while (item_rows > 16 && units * over(rows, item_rows) < 4 * pool.threads) item_rows /= 2;  // something to do for every thread
     const int row_items = over(rows, item_rows);
+    const int ahead = (epilogue == SILU_MUL ? 1 : 2) * (row_items > 1 ? 1 : pool.threads);  // panels, to the next that a thread takes
     const Factors factors = factors_of(rows, weight->k, weight->terms, row);
     Best* best = epilogue == ARGMAX ? bests.get<Best>((size_t)pool.threads * rows) : nullptr;
     if (best)
@@ -749,12 +799,12 @@ void linear(const PackedWeight* weight, int rows, const F& row, const float* add
         const int some = rows - first < item_rows ? rows - first : item_rows;
         alignas(64) float sums[WEIGHT_ROWS * 2 * WIDTH];
         if (epilogue == SILU_MUL) {
-            multiply_weight(factors, first, some, weight, unit, panels / 2, 2, row_items > 1, sums);
+            multiply_weight(factors, first, some, weight, unit, panels / 2, 2, ahead, sums);
             store_gated(sums, some, (float*)out + (size_t)first * (n / 2) + unit * WIDTH, n / 2);
             return;
         }
         const int column = unit * 2 * WIDTH, columns = n - column < 2 * WIDTH ? n - column : 2 * WIDTH;
-        multiply_weight(factors, first, some, weight, 2 * unit, 1, over(columns, WIDTH), row_items > 1, sums);
+        multiply_weight(factors, first, some, weight, 2 * unit, 1, over(columns, WIDTH), ahead, sums);
         if (epilogue == NONE) {
             const float* add = addend ? addend + first * addend_stride + column : nullptr;
             store_columns(sums, some, columns, add, addend_stride, (float*)out + (size_t)first * n + column, n);
@@ -963,11 +1013,6 @@ struct Workspace {
 void scale_slots(float* scores, int rows, const float* scales, int slots) {
     for (int r = 0; r < rows; r++)
         for (int s = 0; s < slots; s += LANES) store(scores + r * PART + s, load(scores + r * PART + s) * load(scales + s));
-}
-
-// Bring what is needed soon from memory, while something else is computed.
-void fetch(const void* from, size_t bytes) {
-    for (size_t line = 0; line < bytes; line += 64) _mm_prefetch((const char*)from + line, _MM_HINT_T1);
 }
 
 // Some pages of a sequence, one KV head of them: those of a part of its slots, as far as an item's queries see them.
