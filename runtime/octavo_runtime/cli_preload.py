@@ -3,17 +3,17 @@
 import argparse
 import logging
 import os
-import select
 import signal
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 
 from octavo_runtime.config import NO_CACHE, ConfigError
 from octavo_runtime.preload import models
 from octavo_runtime.preload.holding import HoldingError
-from octavo_runtime.preload.keeper import Keeper, ModelState
-from octavo_runtime.preload.status import NAME, Status, answer_one, ask, listening
+from octavo_runtime.preload.keeper import Keeper, ModelState, Progress
+from octavo_runtime.preload.status import NAME, Status, answering, ask
 from octavo_runtime.weights_folder import settled_folder
 
 LOOK_EVERY_S = 30.0
@@ -25,26 +25,26 @@ def preload(parsed: argparse.Namespace) -> int:
     try:
         folder = _folder(parsed.weights_cache)
         models.check(parsed.models)
-        keeper = Keeper(models.configs(parsed.models, _places(parsed, folder)), parsed.lock)
+        progress = Progress()
+        keeper = Keeper(models.configs(parsed.models, _places(parsed, folder), progress), parsed.lock, progress)
         if parsed.once:
             keeper.pack()
             return 0
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _end)
-        with listening(Path(parsed.socket) if parsed.socket is not None else folder / NAME) as server:
+        path = Path(parsed.socket) if parsed.socket is not None else folder / NAME
+        with answering(path, lambda: Status(os.getpid(), keeper.states(), progress.text)):
             keeper.hold()
             while True:
-                if select.select([server], [], [], LOOK_EVERY_S)[0]:
-                    answer_one(server, Status(os.getpid(), keeper.states()))
-                else:
-                    keeper.look()
+                time.sleep(LOOK_EVERY_S)
+                keeper.look()
     except (ConfigError, HoldingError) as error:
         print(f"octavo preload: {error}", file=sys.stderr)
         return 2
 
 
 def show(weights_cache: str | None, socket_path: str | None) -> int:
-    """Print what is held: 0 if all of it is in memory, 1 if not, or nobody answers."""
+    """Print what is held: 0 if all of it is in memory, 1 if not, not yet, or nobody answers."""
     try:
         path = Path(socket_path) if socket_path is not None else _folder(weights_cache) / NAME
     except ConfigError as error:
@@ -56,6 +56,9 @@ def show(weights_cache: str | None, socket_path: str | None) -> int:
         return 1
     for state in status.models:
         print(_line(state))
+    if status.doing:
+        print(f"octavo preload: not yet, {status.doing}", file=sys.stderr)
+        return 1
     return 0 if all(state.resident_bytes == state.bytes for state in status.models) else 1
 
 

@@ -1,11 +1,13 @@
 """`python -m octavo_runtime.engine.packing <config as JSON>`: a model into the weights' cache, for `octavo preload`.
 
-Prints the path of the file, or why there is none (exit code 1). A process of its own: what torch takes goes with it.
+Prints how far it is, in percent, a line each, at the end the path of the file, or why there is none (exit code 1). A process of its
+own: what torch takes goes with it.
 """
 
 import json
 import logging
 import sys
+from collections.abc import Callable
 
 import torch
 
@@ -37,7 +39,7 @@ def pack(config: ServeConfig) -> str:
     if cpu.kernels is None:
         raise ConfigError("the CPU kernels do not compute it on this machine, and only they take packed weights")
     cache = WeightsCache(config.weights_folder, checkpoint)
-    reader = WeightReader(checkpoint, cpu.dtype, lambda percent: None)
+    reader = WeightReader(checkpoint, cpu.dtype, _told())
     with torch.inference_mode():
         Decoder(checkpoint.config, reader, 1, torch.device("cpu"), cpu.computing(cache))
     if (writing := cache.keep()) is not None:
@@ -45,6 +47,19 @@ def pack(config: ServeConfig) -> str:
     if not cache.path.exists():
         raise ConfigError(f"the weights' cache has no file {cache.path}, see above")
     return str(cache.path)
+
+
+def _told() -> Callable[[int], None]:
+    """Prints each percentage once."""
+    told = 0
+
+    def tell(percent: int) -> None:
+        nonlocal told
+        if percent > told:
+            told = percent
+            print(percent, flush=True)
+
+    return tell
 
 
 if __name__ == "__main__":

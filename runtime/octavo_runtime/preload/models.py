@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from octavo_runtime.config import ConfigError, ServeConfig
+from octavo_runtime.preload.keeper import Progress
 from octavo_runtime.source.reference import HubReference, SourceError, hub_reference
 from octavo_runtime.weights_folder import models_folder
 
@@ -33,22 +34,23 @@ def check(models: Sequence[str]) -> None:
             raise ConfigError(str(error)) from error
 
 
-def configs(models: Sequence[str], places: Places) -> Iterator[ServeConfig]:
-    """How each is served, its files being there. Raises ConfigError."""
+def configs(models: Sequence[str], places: Places, progress: Progress) -> Iterator[ServeConfig]:
+    """How each is served, its files being there; `progress` is told of what is fetched. Raises ConfigError."""
     for model in models:
         config = ServeConfig(model, weights_cache=str(places.weights))
         reference = hub_reference(model)
-        yield config if reference is None else _fetched(config, reference, places)
+        yield config if reference is None else _fetched(config, reference, places, progress)
 
 
-def _fetched(config: ServeConfig, reference: HubReference, places: Places) -> ServeConfig:
+def _fetched(config: ServeConfig, reference: HubReference, places: Places, progress: Progress) -> ServeConfig:
     # The libraries that download take a second to import.
     from octavo_runtime.source.download import Download
     from octavo_runtime.source.hub import Hub, read_token
 
     try:
         hub = Hub(read_token(places.token_file))
-        found = Download(reference, models_folder(places.models, os.environ), hub, lambda percent, text: None).run()
+        cache = models_folder(places.models, os.environ)
+        found = Download(reference, cache, hub, lambda percent, text: progress.tell(text, percent)).run()
     except SourceError as error:
         raise ConfigError(str(error)) from error
     log.info("%s: commit %s is in %s", config.model, found.commit, found.path)

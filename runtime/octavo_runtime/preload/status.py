@@ -3,7 +3,8 @@
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,12 +18,28 @@ _PATIENCE_S = 10.0
 
 
 class Status(msgspec.Struct, frozen=True):
+    """`doing` is empty once all models are there."""
+
     pid: int
     models: list[ModelState]
+    doing: str = ""
 
 
 @contextlib.contextmanager
-def listening(path: Path) -> Iterator[socket.socket]:
+def answering(path: Path, status: Callable[[], Status]) -> Iterator[None]:
+    """Whoever asks is answered by a thread, at once, whatever the block is busy with. Raises ConfigError as `_listening` does."""
+    with _listening(path) as server:
+        thread = threading.Thread(target=_answer, args=(server, status), name="preload-status", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@contextlib.contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
     """Raises ConfigError where another process answers there or the path cannot be."""
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise ConfigError(f"--socket {path}: the system takes paths of {_LONGEST_PATH} bytes: give a shorter one")
@@ -42,12 +59,16 @@ def listening(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def answer_one(server: socket.socket, status: Status) -> None:
-    """Take a connection that waits. A client that goes away meanwhile is its own affair."""
-    connection, _ = server.accept()
-    with connection, contextlib.suppress(OSError):
-        connection.settimeout(_PATIENCE_S)
-        connection.sendall(msgspec.json.encode(status) + b"\n")
+def _answer(server: socket.socket, status: Callable[[], Status]) -> None:
+    """Each connection, until the server is shut down. A client that goes away meanwhile is its own affair."""
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(_PATIENCE_S)
+            connection.sendall(msgspec.json.encode(status()) + b"\n")
 
 
 def ask(path: Path) -> Status | None:

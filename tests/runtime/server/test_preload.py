@@ -1,5 +1,6 @@
 """`octavo preload` as a real process, and what it holds."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from octavo_runtime.cli import main
+from octavo_runtime.engine import packing
 from octavo_runtime.preload.holding import Holding
-from octavo_runtime.preload.status import ask
+from octavo_runtime.preload.status import Status, ask
 from octavo_runtime.source.cache import CachedModel
 from octavo_runtime.source.reference import HubReference
 from tests.kernels.cpu.available import cpu_kernels_run
@@ -99,12 +101,43 @@ def test_what_is_called_wrongly_is_said(
     assert text in capsys.readouterr().err
 
 
+def held(socket: Path) -> Status | None:
+    """What the daemon says once it has all of its models."""
+    status = ask(socket)
+    return None if status is None or status.doing else status
+
+
+def test_while_it_packs_it_says_so_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, cache = tmp_path / "endless.gguf", tmp_path / "cache"
+    os.mkfifo(model)  # whoever opens it waits
+    command = [sys.executable, "-m", "octavo_runtime", "preload", str(model), "--weights-cache", str(cache)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: (status := ask(cache / "preload.sock")) is not None and status.doing.startswith("packing"))
+        assert main(["preload", "--status", "--weights-cache", str(cache)]) == 1
+        assert f"octavo preload: not yet, packing {model} (0 %)\n" in capsys.readouterr().err
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@needs_kernels
+def test_packing_tells_how_far_it_is_and_then_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = {"model": str(save_tiny_model(tmp_path / "model")), "weights_cache": str(tmp_path / "cache")}
+    monkeypatch.setattr(sys, "argv", ["packing", json.dumps(config)])
+    assert packing.main() == 0
+    *percent, path = capsys.readouterr().out.splitlines()
+    assert percent == sorted(percent, key=int)
+    assert percent[-1] == "100"
+    assert Path(path).suffix == ".packed"
+
+
 @needs_kernels
 def test_models_are_packed_held_and_told_until_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, cache = save_tiny_model(tmp_path / "model"), tmp_path / "cache"
     command = [sys.executable, "-m", "octavo_runtime", "preload", str(model), "--weights-cache", str(cache)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        status = until(lambda: ask(cache / "preload.sock"))
+        status = until(lambda: held(cache / "preload.sock"))
         assert status is not None
         (packed,) = cache.glob("*.packed")
         assert status.pid == process.pid
