@@ -30,7 +30,8 @@ RUN --mount=type=secret,id=machine --mount=type=secret,id=ca \
     python3 -m venv /opt/tools && \
     /opt/tools/bin/python -m pip install --quiet --no-cache-dir --require-hashes -r /usr/share/octavo/build.txt
 
-# The wheel, unpacked into one tree per half: each image gets its own code and the metadata of the distribution.
+# The wheel, unpacked into one tree per half: each image gets its own code and the metadata of the distribution. Without the compiled
+# CPU kernels there is no image: they come with the checkout (`make setup` compiles them), or from a compiler in BASE.
 FROM tools AS code
 WORKDIR /src
 COPY LICENSE README.md pyproject.toml ./
@@ -38,7 +39,7 @@ COPY kernels kernels
 COPY operator operator
 COPY runtime runtime
 COPY sizing sizing
-RUN /opt/tools/bin/hatchling build --target wheel --directory /wheel && \
+RUN OCTAVO_REQUIRE_CPU_KERNELS=1 /opt/tools/bin/hatchling build --target wheel --directory /wheel && \
     /opt/tools/bin/uv venv --quiet --no-python-downloads --python "$(command -v python3)" /opt/octavo && \
     /opt/tools/bin/uv pip install --quiet --offline --no-cache --no-deps --python /opt/octavo/bin/python /wheel/*.whl && \
     site="$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \

@@ -126,6 +126,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     scheduler_delay_ms: float
     model_context: int = 0  # tokens, the model's own: --max-model-len may allow less
     kv_cache_dtype: str = ""  # what keys and values are kept as, "/" between them where they differ
+    compute: str = ""  # what multiplies: "cpu-<tier>" (our kernels), "torch" (slow on a CPU), "triton"
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply"):

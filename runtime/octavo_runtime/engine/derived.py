@@ -70,6 +70,7 @@ def info(config: ServeConfig, loaded: LoadedModel, max_num_seqs: int) -> EngineI
         scheduler_delay_ms=config.scheduler_delay_ms,
         model_context=loaded.decoder.config.max_position,
         kv_cache_dtype=kv_dtype_name(loaded.forms[0], loaded.dtype),
+        compute=loaded.decoder.computed_by,
     )
 
 

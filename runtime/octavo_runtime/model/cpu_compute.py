@@ -29,9 +29,8 @@ class CpuDrawing:
 
 
 class CpuCompute:
-    name = "cpu"
-
     def __init__(self, kernels: CpuKernels, packer: Packer | None = None) -> None:
+        self.name = f"cpu-{kernels.tier}"
         self._kernels = kernels
         self._packer = packer or Packer(kernels)
         self.drawing = CpuDrawing(kernels)

@@ -85,6 +85,10 @@ class Decoder:
         return self._head.argmax(self._filled(hidden))[: len(hidden)]
 
     @property
+    def computed_by(self) -> str:
+        return self._compute.name
+
+    @property
     def drawing(self) -> Drawing:
         return self._compute.drawing
 

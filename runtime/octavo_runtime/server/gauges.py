@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+import octavo_runtime
 from octavo_runtime.heartbeat import PHASES, Phase
 from octavo_runtime.messages import EngineInfo, Stats
 from octavo_runtime.server.tier_metrics import tier_gauges
@@ -74,6 +75,7 @@ def gauges(snapshot: Snapshot, labels: tuple[str, str]) -> Iterator[Metric]:
     yield _phases(snapshot.phase, labels)
     if snapshot.info is not None:
         yield _cache_config(snapshot.info, labels)
+        yield _information(snapshot.info, labels)
     if snapshot.kv_available_volatility is not None:
         text = f"Standard deviation of (free + cached) / all blocks over {VOLATILITY_WINDOW_S} s."
         yield _gauge("octavo_kv_available_volatility", text, snapshot.kv_available_volatility, labels)
@@ -123,6 +125,16 @@ def _cache_config(info: EngineInfo, labels: tuple[str, str]) -> Metric:
     names = ("model_name", "engine", "block_size", "num_gpu_blocks")
     family = GaugeMetricFamily("vllm:cache_config_info", "The KV cache's configuration, in its labels.", labels=names)
     family.add_metric((*labels, str(info.block_size), str(info.num_blocks)), 1.0)
+    return family
+
+
+def _information(info: EngineInfo, labels: tuple[str, str]) -> Metric:
+    names = ("model_name", "engine", "version", "device", "dtype", "compute")
+    text = (
+        "What computes, in its labels: compute is cpu-<tier> for the CPU kernels, torch where none run, triton on GPUs."
+    )
+    family = GaugeMetricFamily("octavo_info", text, labels=names)
+    family.add_metric((*labels, octavo_runtime.__version__, info.device, info.dtype, info.compute), 1.0)
     return family
 
 

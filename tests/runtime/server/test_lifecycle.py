@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.kernels.cpu.available import cpu_kernels_run
 from tests.runtime.server.running import START_TIMEOUT_S, RunningServer, running_server, started_server, status, until
 from tests.runtime.server.streams import Stream
 
@@ -66,6 +67,7 @@ def test_health_and_state_are_the_same_on_both_ports(server: RunningServer) -> N
     assert (state["phase"], state["percent"], state["drain"]["phase"]) == ("ready", 100, "serving")
     assert state["config"]["served_model_name"] == "tiny"
     assert state["config"]["num_blocks"] > 0
+    assert state["config"]["compute"].startswith("cpu-") == cpu_kernels_run()
     assert state["last_step_age_s"] < 30
 
 
@@ -105,6 +107,7 @@ def test_metrics_have_the_agreed_names_and_types(server: RunningServer) -> None:
         "octavo_batch_size": "histogram",
         "octavo_engine_busy_seconds": "counter",
         "octavo_phase": "gauge",
+        "octavo_info": "gauge",
     }
     assert {name: families.get(name) for name in agreed} == agreed
 

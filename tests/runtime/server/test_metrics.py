@@ -3,12 +3,15 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from octavo_runtime import __version__
 from octavo_runtime.heartbeat import PHASES, Phase
 from octavo_runtime.messages import EngineInfo, Stats, StepOutputs
 from octavo_runtime.server.gauges import Availability, Snapshot
 from octavo_runtime.server.metrics import Metrics, SnapshotCollector
 
-INFO = EngineInfo("m", "bfloat16", "cpu", 512, 16, 100, 8, 64, 1 << 20, "reference", 256, True, True, False, 0.0)
+INFO = EngineInfo(
+    "m", "bfloat16", "cpu", 512, 16, 100, 8, 64, 1 << 20, "reference", 256, True, True, False, 0.0, compute="torch"
+)
 STATS = Stats(
     running=2,
     waiting=3,
@@ -86,6 +89,7 @@ def test_phase_and_cache_configuration_are_labels() -> None:
     assert value(one, "octavo_phase", phase="ready") == 1
     assert value(one, "octavo_phase", phase="loading") == 0
     assert value(one, "vllm:cache_config_info", block_size="16", num_gpu_blocks="100") == 1
+    assert value(one, "octavo_info", version=__version__, device="cpu", dtype="bfloat16", compute="torch") == 1
 
 
 def test_what_is_not_known_yet_is_absent() -> None:
