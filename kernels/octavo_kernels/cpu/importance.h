@@ -1,4 +1,4 @@
-// How much attention the pages of some of a batch's sequences get. Included by octavo_cpu.cpp, behind its attention.
+// How much attention the pages of some of a batch's sequences get. Included behind attention.h.
 //
 // Scores are computed once more, from the same queries and keys by the same functions as attention computes them, and their softmax is
 // summed page by page. So attention has the same bits whether this is asked for or not, and pays nothing where it is not; where it is,

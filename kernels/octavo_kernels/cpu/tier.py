@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("octavo_cpu.cpp")
-_PARTS = (SOURCE, *map(Path(__file__).with_name, ("kv_pages.h", "importance.h")))  # SOURCE and what it includes
+_PARTS = (SOURCE, *sorted(SOURCE.parent.glob("*.h")))  # SOURCE and what it includes
 LIBRARIES = Path(__file__).with_name("lib")
 
 

@@ -10,8 +10,9 @@ from torch.nn import functional
 from octavo_kernels import reference
 from octavo_kernels.cpu.kernels import CpuKernels
 
-# columns, terms, rows: tails of panels, of pairs of panels and of items of work; terms that no tile of 32 divides
-SHAPES = [(16, 2, 1), (64, 64, 3), (100, 48, 5), (40, 96, 25), (33, 34, 70), (192, 576, 4)]
+# columns, terms, rows: tails of panels, of pairs of panels and of items of work; terms that no tile of 32 divides, and more than
+# are unpacked at once
+SHAPES = [(16, 2, 1), (64, 64, 3), (100, 48, 5), (40, 96, 25), (33, 34, 70), (192, 576, 4), (48, 700, 9)]
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -75,7 +76,7 @@ def test_of_equal_columns_the_first_is_the_greatest(kernels: CpuKernels) -> None
     assert kernels.argmax(kernels.pack(weight), x).tolist() == [7] * 30
 
 
-@pytest.mark.parametrize("terms", [34, 64, 576])
+@pytest.mark.parametrize("terms", [34, 64, 576, 700])
 def test_a_row_has_the_same_bits_alone_and_in_company(kernels: CpuKernels, terms: int) -> None:
     packed, x = kernels.pack(draw(96, terms).bfloat16()), draw(61, terms, seed=1)
     together = kernels.linear(packed, x), kernels.gated(packed, x)
