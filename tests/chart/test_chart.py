@@ -1,5 +1,6 @@
 """The chart as helm renders it: what it installs, what it refuses."""
 
+import base64
 import re
 
 import pytest
@@ -67,11 +68,14 @@ def test_its_replicas_elect_one_and_their_pods_differ_in_node_where_they_can() -
         (None, ["create"]),
         (["octavo-operator"], ["get", "update"]),
     ]
+    spec = objects["PodDisruptionBudget", "octavo-operator"]["spec"]
+    assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
     [term] = operator_pod(objects)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
 
 
-SECRET = {"enabled": True, "existingSecret": "mine", "caBundle": "QUJD"}
+AUTHORITY = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+SECRET = {"enabled": True, "existingSecret": "mine", "caBundle": AUTHORITY}
 CERT_MANAGER = {"enabled": True, "certManager": {"enabled": True}}
 
 
@@ -102,7 +106,7 @@ def test_its_webhook_can_only_warn(values: Object) -> None:
 
 def test_its_webhook_shows_the_certificate_that_it_is_given() -> None:
     objects = rendered(webhook=SECRET)
-    assert webhook_of(objects)["clientConfig"]["caBundle"] == "QUJD"
+    assert webhook_of(objects)["clientConfig"]["caBundle"] == AUTHORITY
     [volume] = operator_pod(objects)["volumes"]
     assert volume["secret"]["secretName"] == "mine"
 
@@ -206,12 +210,16 @@ def arguments(*given: str) -> Object:
             {"webhook": {"enabled": True, "existingSecret": "x"}}, "set webhook.caBundle", id="a certificate of nobody"
         ),
         pytest.param(
+            {"webhook": {**SECRET, "caBundle": "QUJD"}}, "no base64 of PEM", id="an authority that is not PEM"
+        ),
+        pytest.param({"webhook": {**SECRET, "caBundle": "pem"}}, "no base64 of PEM", id="an authority not in base64"),
+        pytest.param(
             {"webhook": {**CERT_MANAGER, **SECRET}},
             "webhook.existingSecret and webhook.certManager.enabled exclude",
             id="two certificates",
         ),
         pytest.param(
-            {"webhook": {**CERT_MANAGER, "caBundle": "QUJD"}},
+            {"webhook": {**CERT_MANAGER, "caBundle": AUTHORITY}},
             "webhook.caBundle and webhook.certManager.enabled exclude",
             id="two authorities",
         ),

@@ -107,6 +107,8 @@ def test_where_it_runs_can_be_chosen() -> None:
         pytest.param({"hostPath": ""}, "set preload.hostPath", id="no folder"),
         pytest.param({"hostPath": "/var/lib/octavo-2"}, "is below none of allow.hostPaths", id="a folder not allowed"),
         pytest.param({"hostPath": "/var/lib/octavo/../x"}, "hostPath", id="a folder that climbs"),
+        pytest.param({"hostPath": "/"}, "the root of a file system", id="the root"),
+        pytest.param({"hostPath": "/var//"}, "a folder of the node's own", id="a folder of the node"),
         pytest.param({"socket": "/x"}, "socket", id="an unknown value"),
     ],
 )
