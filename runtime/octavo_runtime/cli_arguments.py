@@ -1,7 +1,9 @@
 """What the command line of `octavo` takes: the commands with their arguments. `serve` has the flags of `config.py`'s table."""
 
 import argparse
-from collections.abc import Callable
+import itertools
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import Any, NoReturn
 
@@ -15,10 +17,23 @@ DRAIN_TIMEOUT_S, DRAIN_SETTLE_S = 60.0, 5.0
 
 
 class _Parser(argparse.ArgumentParser):
-    """What is wrong in one line: `serve` alone has 35 lines of usage."""
+    """What is wrong in one line: `serve` alone has 35 lines of usage. A flag that is unknown is named beside what is missing."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists what there is\n")
+        unknown = "".join(f"{flag} is unknown; " for flag in self._unknown()[:1])
+        self.exit(2, f"{self.prog}: {unknown}{message}; `{self.prog} --help` lists what there is\n")
+
+    def _unknown(self) -> list[str]:
+        """What comes after a command is that command's affair."""
+        own = itertools.takewhile(lambda text: text.startswith("-"), self._given) if self._subparsers else self._given
+        flags = (text.partition("=")[0] for text in own if text.startswith("--") and text != "--")
+        return [flag for flag in flags if flag not in self._option_string_actions]
 
 
 def parser() -> argparse.ArgumentParser:

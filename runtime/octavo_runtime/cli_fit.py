@@ -10,7 +10,7 @@ from typing import Any
 
 from octavo_runtime.config import flag_name, flags
 from octavo_sizing.amounts import bytes_text, parse_bytes
-from octavo_sizing.errors import ContextError, DegreeError, KvFormError, SizingError
+from octavo_sizing.errors import ContextError, DegreeError, HeadWidthError, KvFormError, SizingError
 from octavo_sizing.fit import Fit, degrees, fit
 from octavo_sizing.flags import KNOWN, parse_positive, with_flags
 from octavo_sizing.inspection import Inspection
@@ -57,7 +57,7 @@ def run(parsed: argparse.Namespace) -> int:
         setup = _setup(parsed)
         found = inspect(parsed.model, parsed.hub_token_file)
         answer = _fit(found, setup)
-    except (DegreeError, ContextError, KvFormError) as error:
+    except (DegreeError, ContextError, KvFormError, HeadWidthError) as error:
         _refuse(parsed.json, False, f"does not fit: {error}", error.possible if isinstance(error, DegreeError) else ())
         return 1
     except (SizingError, *ERRORS) as error:

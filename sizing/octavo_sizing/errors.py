@@ -4,7 +4,8 @@
      ├ InspectionError   what was read about a model is not what `octavo inspect` writes
      ├ DegreeError       so many ranks cannot share the model, however much memory they have; `possible` ones can
      ├ ContextError      the context that is asked for is longer than the model's own, and the runtime refuses to start
-     └ KvFormError       the device has no kernels for keys and values that are kept so, and the runtime refuses to start
+     ├ KvFormError       the device has no kernels for keys and values that are kept so, and the runtime refuses to start
+     └ HeadWidthError    the device has no kernels for heads that are so wide, and the runtime refuses to start
 
 Texts name the value, what is wrong with it and the remedy.
 """
@@ -31,4 +32,8 @@ class ContextError(SizingError):
 
 
 class KvFormError(SizingError):
+    pass
+
+
+class HeadWidthError(SizingError):
     pass

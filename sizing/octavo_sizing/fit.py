@@ -3,10 +3,10 @@
 import dataclasses
 
 from octavo_sizing.budget import Budget, budget, kv_bytes, memory_for
-from octavo_sizing.errors import ContextError, DegreeError, KvFormError
+from octavo_sizing.errors import ContextError, DegreeError, HeadWidthError, KvFormError
 from octavo_sizing.kv_cache import block_bytes, blocks_in, bytes_for, in_pool_tokens, overflow_blocks, token_bytes
 from octavo_sizing.model import Model
-from octavo_sizing.setup import DEFAULT_CPU_KV_BYTES, KvKind, Setup
+from octavo_sizing.setup import DEFAULT_CPU_KV_BYTES, WIDEST_GPU_HEAD, KvKind, Setup
 from octavo_sizing.sharding import check_degree, possible_degrees
 from octavo_sizing.weights import weights_bytes, workspace_bytes
 
@@ -69,8 +69,8 @@ def degrees(model: Model, setup: Setup) -> list[int]:
 
 def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fit:
     """Raises DegreeError where so many ranks cannot share the model, ContextError where it has fewer positions than are asked
-    for, KvFormError where the device cannot keep KV so; `tensor_field` and `context_field` are what the caller calls the degree and
-    the context."""
+    for, KvFormError where the device cannot keep KV so, HeadWidthError where it cannot compute so wide heads; `tensor_field` and
+    `context_field` are what the caller calls the degree and the context."""
     check_degree(model, setup.tensor, tensor_field)
     if setup.tensor % setup.nodes:
         raise DegreeError(
@@ -88,7 +88,7 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
             f"{context_field} {setup.max_model_len:,} is more than the model's {model.max_position:,} positions: lower it to "
             f"{model.max_position:,}"
         )
-    _check_kv_form(setup)
+    _check_kernels(model, setup)
     context = setup.max_model_len or model.max_position
     asked = setup.max_model_len or _LEAST_CONTEXT_TOKENS
     found, one_block = budget(model, setup, context), block_bytes(model, setup)
@@ -120,8 +120,16 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
     )
 
 
-def _check_kv_form(setup: Setup) -> None:
-    if setup.device == "gpu" and setup.keys != setup.values:
+def _check_kernels(model: Model, setup: Setup) -> None:
+    """What those of GPUs do not take."""
+    if setup.device != "gpu":
+        return
+    if model.head_dim > WIDEST_GPU_HEAD:
+        raise HeadWidthError(
+            f"the model's heads have {model.head_dim} elements, and the GPU's kernels take at most {WIDEST_GPU_HEAD}: serve it on "
+            "CPUs"
+        )
+    if setup.keys != setup.values:
         raise KvFormError(
             f"{_kind_text(setup.keys)} keys and {_kind_text(setup.values)} values are not for GPUs, whose kernels have one type "
             "for both: leave --kv-cache-dtype-v out, or give it as --kv-cache-dtype says"

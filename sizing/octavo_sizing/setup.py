@@ -12,6 +12,7 @@ DTYPE_BYTES: dict[Dtype, int] = {"bfloat16": 2, "float32": 4}
 KV_KINDS: tuple[KvKind, ...] = get_args(KvKind)
 PAGE_TOKENS = (16, 32, 64, 128)
 GPU_PAGE_TOKENS, CPU_PAGE_TOKENS = 16, 32
+WIDEST_GPU_HEAD = 256  # elements, of the GPU's attention kernels
 DEFAULT_GPU_MEMORY_PERCENT = 90
 DEFAULT_MAX_NUM_SEQS = 64
 DEFAULT_MAX_NUM_BATCHED_TOKENS = 512

@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo_sizing.budget import host_bytes
-from octavo_sizing.errors import ContextError, DegreeError, KvFormError
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.kv_cache import block_bytes, token_bytes
 from octavo_sizing.model import Model
 from octavo_sizing.report import CPU_FIELDS, FIELDS, FLAGS, arithmetic, verdict
-from octavo_sizing.setup import KvKind, Setup
+from octavo_sizing.setup import Setup
 from octavo_sizing.sharding import possible_degrees
-from tests.sizing.models import LLAMA_8B, LLAMA_70B, QWEN2_5_7B, SMOLLM2_135M
+from tests.sizing.models import LLAMA_8B, LLAMA_70B, SMOLLM2_135M
 
 GIB = 1 << 30
 H100 = Setup(memory_bytes=80 * GIB)
@@ -193,45 +192,6 @@ def test_unknown_memory_gives_what_is_needed() -> None:
     assert (found.fits, found.blocks, found.smallest_tensor) == (None, None, None)
     assert verdict(found, FIELDS).startswith("whether it fits is not known: spec.gpu.memory is not set; at least")
     assert arithmetic(found).endswith("a KV block is 16 tokens of 128 KiB")
-
-
-@pytest.mark.parametrize(
-    ("model", "tensor", "nodes", "says", "possible"),
-    [
-        pytest.param(SMOLLM2_135M, 2, 1, "9 attention heads, 3 KV heads.*give one of 1, 3$", (1, 3), id="heads"),
-        pytest.param(QWEN2_5_7B, 8, 1, "28 attention heads", (1, 2, 4), id="heads that 8 does not divide"),
-        pytest.param(LLAMA_8B, 4, 3, "give a multiple of 3", (), id="nodes"),
-    ],
-)
-def test_a_degree_that_cannot_be_is_refused_with_those_that_can(
-    model: Model, tensor: int, nodes: int, says: str, possible: tuple[int, ...]
-) -> None:
-    with pytest.raises(DegreeError, match=rf"spec\.parallelism\.tensor {tensor}.*{says}") as refused:
-        fitted(model, Setup(tensor=tensor, nodes=nodes))
-    assert refused.value.possible == possible
-
-
-def test_a_context_that_the_model_does_not_have_is_refused() -> None:
-    """As the runtime does, however much memory there is."""
-    asked = dataclasses.replace(H100, max_model_len=131073)
-    says = r"spec\.runtime\.maxModelLen 131,073 is more than the model's 131,072 positions: lower it to 131,072"
-    with pytest.raises(ContextError, match=says):
-        fitted(LLAMA_8B, asked)
-    assert fitted(LLAMA_8B, dataclasses.replace(asked, max_model_len=131072)).fits
-
-
-@pytest.mark.parametrize(
-    ("keys", "values", "says"),
-    [
-        ("int8", "fp8", "int8 keys and fp8 values are not for GPUs.*: leave --kv-cache-dtype-v out"),
-        ("dense", "int8", "unquantized keys and int8 values are not for GPUs"),
-        ("fp8", "dense", "fp8 keys and unquantized values are not for GPUs"),
-    ],
-)
-def test_a_gpu_keeps_keys_and_values_alike(keys: KvKind, values: KvKind, says: str) -> None:
-    with pytest.raises(KvFormError, match=says):
-        fitted(SMOLLM2_135M, dataclasses.replace(H100, keys=keys, values=values))
-    assert fitted(SMOLLM2_135M, Setup(device="cpu", keys=keys, values=values)).fits
 
 
 def test_a_cpu_without_a_limit_takes_two_gib() -> None:

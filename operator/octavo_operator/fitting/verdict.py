@@ -15,7 +15,7 @@ from octavo_operator.fitting.inspections import Insight
 from octavo_operator.fitting.workload import limit_of, runtime_container
 from octavo_operator.service import Service
 from octavo_sizing.amounts import bytes_text, parse_bytes
-from octavo_sizing.errors import ContextError, DegreeError, KvFormError, SizingError
+from octavo_sizing.errors import ContextError, DegreeError, HeadWidthError, KvFormError, SizingError
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.flags import with_flags
 from octavo_sizing.model import Model
@@ -58,6 +58,8 @@ def judge(service: Service, pod: Mapping[str, Any], found: Insight, gpu: GpuMemo
         return Verdict(False, "ContextTooLong", str(error))
     except KvFormError as error:
         return Verdict(False, "KvFormImpossible", str(error))
+    except HeadWidthError as error:
+        return Verdict(False, "HeadsTooWide", str(error))
     except SizingError as error:
         return Verdict(None, "NotSized", f"the arithmetic cannot be done: {error}")
     worst, best = fits[0], fits[-1]

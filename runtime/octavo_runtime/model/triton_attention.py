@@ -22,10 +22,10 @@ from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, Importance
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.rotary import Rotary
+from octavo_sizing.setup import WIDEST_GPU_HEAD
 
 # Sequences of 2 to 8 tokens in one launch: their parts take 8 times the workspace, and more of them fill a GPU without splits.
 _MOST_SHORT = 8
-_WIDEST = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +44,10 @@ class TritonBackend:
     weighs = True
 
     def __init__(self, shape: AttentionShape, most_sequences: int, processors: int, device: torch.device) -> None:
-        if shape.head_dim > _WIDEST:
+        if shape.head_dim > WIDEST_GPU_HEAD:
             raise ModelError(
-                f"head dimension {shape.head_dim}: the {self.name} attention back end has kernels up to {_WIDEST}; use --device cpu"
+                f"head dimension {shape.head_dim}: the {self.name} attention back end has kernels up to {WIDEST_GPU_HEAD}; use "
+                "--device cpu"
             )
         self._shape = shape
         self._processors = processors

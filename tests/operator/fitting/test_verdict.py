@@ -137,6 +137,15 @@ def judged(found: Inspection, gpu: GpuMemory | None = None, /, **spec: Any) -> V
             id="values that are kept unlike keys",
         ),
         pytest.param(
+            inspected(dataclasses.replace(LLAMA_70B, head_dim=512)),
+            H100,
+            {"device": "gpu"},
+            False,
+            "HeadsTooWide",
+            "heads have 512 elements, and the GPU's kernels take at most 256: serve it on CPUs$",
+            id="heads that are too wide",
+        ),
+        pytest.param(
             LARGE,
             H100,
             {

@@ -1,0 +1,67 @@
+"""What no memory helps: questions that the runtime would refuse to start with."""
+
+import dataclasses
+
+import pytest
+
+from octavo_sizing.errors import ContextError, DegreeError, HeadWidthError, KvFormError
+from octavo_sizing.fit import Fit, fit
+from octavo_sizing.model import Model
+from octavo_sizing.report import FIELDS
+from octavo_sizing.setup import KvKind, Setup
+from tests.sizing.models import LLAMA_8B, QWEN2_5_7B, SMOLLM2_135M
+
+H100 = Setup(memory_bytes=80 << 30)
+
+
+def fitted(model: Model, setup: Setup) -> Fit:
+    return fit(model, setup, FIELDS.tensor, FIELDS.context)
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor", "nodes", "says", "possible"),
+    [
+        pytest.param(SMOLLM2_135M, 2, 1, "9 attention heads, 3 KV heads.*give one of 1, 3$", (1, 3), id="heads"),
+        pytest.param(QWEN2_5_7B, 8, 1, "28 attention heads", (1, 2, 4), id="heads that 8 does not divide"),
+        pytest.param(LLAMA_8B, 4, 3, "give a multiple of 3", (), id="nodes"),
+    ],
+)
+def test_a_degree_that_cannot_be_is_refused_with_those_that_can(
+    model: Model, tensor: int, nodes: int, says: str, possible: tuple[int, ...]
+) -> None:
+    with pytest.raises(DegreeError, match=rf"spec\.parallelism\.tensor {tensor}.*{says}") as refused:
+        fitted(model, Setup(tensor=tensor, nodes=nodes))
+    assert refused.value.possible == possible
+
+
+def test_a_context_that_the_model_does_not_have_is_refused() -> None:
+    """As the runtime does, however much memory there is."""
+    asked = dataclasses.replace(H100, max_model_len=131073)
+    says = r"spec\.runtime\.maxModelLen 131,073 is more than the model's 131,072 positions: lower it to 131,072"
+    with pytest.raises(ContextError, match=says):
+        fitted(LLAMA_8B, asked)
+    assert fitted(LLAMA_8B, dataclasses.replace(asked, max_model_len=131072)).fits
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "says"),
+    [
+        ("int8", "fp8", "int8 keys and fp8 values are not for GPUs.*: leave --kv-cache-dtype-v out"),
+        ("dense", "int8", "unquantized keys and int8 values are not for GPUs"),
+        ("fp8", "dense", "fp8 keys and unquantized values are not for GPUs"),
+    ],
+)
+def test_a_gpu_keeps_keys_and_values_alike(keys: KvKind, values: KvKind, says: str) -> None:
+    with pytest.raises(KvFormError, match=says):
+        fitted(SMOLLM2_135M, dataclasses.replace(H100, keys=keys, values=values))
+    assert fitted(SMOLLM2_135M, Setup(device="cpu", keys=keys, values=values)).fits
+
+
+def test_a_gpu_takes_heads_of_at_most_256_elements() -> None:
+    wide = dataclasses.replace(SMOLLM2_135M, head_dim=257)
+    with pytest.raises(
+        HeadWidthError, match="heads have 257 elements, and the GPU's kernels take at most 256: serve it"
+    ):
+        fitted(wide, H100)
+    assert fitted(dataclasses.replace(wide, head_dim=256), H100).fits
+    assert fitted(wide, Setup(device="cpu")).fits
