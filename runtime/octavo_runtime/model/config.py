@@ -134,8 +134,13 @@ def from_gguf(path: Path, header: GgufHeader) -> ModelConfig:
         return header.number(name) if name in header.metadata else default
 
     heads, hidden = size("attention.head_count"), size("embedding_length")
+    embedding = header.tensors.get("token_embd.weight")
+    if embedding is None:
+        raise ModelError(
+            f"{path} holds no tensor 'token_embd.weight': it is a vocabulary alone or a part of a model; give a whole GGUF file"
+        )
     return ModelConfig(
-        vocab_size=header.tensors["token_embd.weight"].shape[0] if "token_embd.weight" in header.tensors else 0,
+        vocab_size=embedding.shape[0],
         hidden_size=hidden,
         intermediate_size=size("feed_forward_length"),
         layers=size("block_count"),

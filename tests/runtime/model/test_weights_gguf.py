@@ -14,6 +14,7 @@ from octavo_runtime.model.config import ModelConfig, ModelError, from_hugging_fa
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.gguf_weights import GgufCheckpoint
 from octavo_runtime.model.weights import WeightReader, open_checkpoint
+from octavo_runtime.source.inspection import inspect
 from tests.runtime.model.batches import Chunk, run_steps
 from tests.runtime.model.gguf_model import Metadata, write_gguf
 from tests.runtime.models import save_tiny_model
@@ -130,6 +131,14 @@ def test_entries_that_the_format_leaves_out_have_its_defaults(tmp_path: Path) ->
         rename(file, f"llama.{key}".encode())
     config = open_checkpoint(file).config
     assert (config.kv_heads, config.head_dim, config.rope_theta) == (8, 8, 10000.0)
+
+
+def test_a_file_without_weights_is_refused_before_anything_is_reckoned_from_it(folder: Path, tmp_path: Path) -> None:
+    file = write_gguf(tmp_path / "model.gguf", folder)
+    rename(file, b"token_embd.weight")
+    for read in (open_checkpoint, lambda path: inspect(str(path))):
+        with pytest.raises(ModelError, match=r"no tensor 'token_embd\.weight': .* give a whole GGUF file"):
+            read(file)
 
 
 def rename(file: Path, key: bytes) -> None:
