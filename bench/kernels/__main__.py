@@ -30,6 +30,7 @@ OPS = (
     "sampling",
     "matmul",
     "page_importance",
+    "merge_parts",
 )
 
 

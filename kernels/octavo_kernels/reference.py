@@ -89,6 +89,20 @@ def attend_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) 
     return out.view(batch, kv_heads, group, rows, width).permute(0, 3, 1, 2, 4).reshape(batch, rows, heads, width)
 
 
+def merge_parts(first: Tensor, first_log_sums: Tensor, second: Tensor, second_log_sums: Tensor) -> Tensor:
+    """Attention over both parts of a context from that over each and the logarithms of their sums of exp(score): fp32.
+
+    Parts `[T, Hq, D]`, log_sums `[T, Hq]`; −∞: that part saw nothing and may hold anything. Both: zero.
+    """
+    logs = torch.stack((first_log_sums, second_log_sums)).float()
+    top = logs.amax(0)
+    weight = torch.exp(logs - top.masked_fill(top == -torch.inf, 0.0))
+    total = weight.sum(0)
+    share = (weight / total.masked_fill(total == 0.0, 1.0)).unsqueeze(-1)
+    parts = torch.stack((first, second)).float().masked_fill(share == 0.0, 0.0)
+    return (parts * share).sum(0)
+
+
 def attention_to_pages(q: Tensor, k: Tensor, visible: Tensor, scale: float, page_size: int) -> Tensor:
     """How much attention each page gets: softmax(q·kᵀ·scale) over the visible slots, summed over a page's slots and the queries,
     as a mean over the query heads.

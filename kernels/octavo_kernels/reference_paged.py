@@ -3,6 +3,8 @@
 What runs without a GPU is `reference.py`; this is what kernels over 8-bit pages, with sinks, caps and windows are tested with.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -59,21 +61,48 @@ def write_kv(
 
 def read_kv(kv_layer: Tensor, pages: Tensor, layout: PageLayout, head_scales: Tensor | None = None) -> Tensor:
     """The slots of `pages` `[P]` in order, dequantised: fp32 `[K | V, P · page_size, Hkv, D]`."""
-    stored = _values(kv_layer, layout)[pages]  # [P, Hkv, 2, page_size, D]
+    return read_heads(kv_layer, pages, layout, head_scales).transpose(1, 2)
+
+
+def read_heads(
+    kv_layer: Tensor, pages: Tensor | slice, layout: PageLayout, head_scales: Tensor | None = None
+) -> Tensor:
+    """The same by heads: fp32 `[K | V, Hkv, P · page_size, D]`, contiguous. A slice of dense pages is read once and not copied."""
+    stored = _values(kv_layer, layout)[pages].permute(2, 1, 0, 3, 4)
+    out = torch.empty(stored.shape, device=stored.device)
     if layout.format == "dense":
-        x = stored.float()
+        out.copy_(stored)
     else:
-        x = decode_int8(stored) if layout.format == "int8_token" else decode_e4m3(stored)
+        out.copy_(decode_int8(stored) if layout.format == "int8_token" else decode_e4m3(stored))
     if layout.format in TOKEN_SCALED:
-        x = x * _scales(kv_layer, layout)[pages].float().unsqueeze(-1)
+        out *= _scales(kv_layer, layout)[pages].permute(2, 1, 0, 3).unsqueeze(-1)
     elif head_scales is not None:
-        x = x * head_scales.t()[None, :, :, None, None]
-    return x.permute(2, 0, 3, 1, 4).flatten(1, 2)
+        out *= head_scales[:, :, None, None, None]
+    return out.flatten(2, 3)
 
 
 def attend(q: Tensor, kv_layer: Tensor, batch: PagedBatch, layout: PageLayout, options: AttentionOptions) -> Tensor:
     """q `[T, Hq, D]` → fp32 `[T, Hq, D]`; rows that belong to no sequence are zero."""
     out = torch.zeros(q.shape, device=q.device)
+    for begin, end, k, v in _sequences(kv_layer, batch, layout, options):
+        score = _scores(q[begin:end].float(), k, options)
+        weight = torch.softmax(score, dim=-1)[..., : len(k)]
+        out[begin:end] = torch.einsum("hrs,shd->rhd", weight, _of_heads(v, q.shape[1]))
+    return out
+
+
+def log_sums(q: Tensor, kv_layer: Tensor, batch: PagedBatch, layout: PageLayout, options: AttentionOptions) -> Tensor:
+    """The logarithm of the sum of exp(score), a sink's included: fp32 `[T, Hq]`, −∞ where nothing is seen."""
+    out = torch.full(q.shape[:2], -torch.inf, device=q.device)
+    for begin, end, k, _ in _sequences(kv_layer, batch, layout, options):
+        out[begin:end] = torch.logsumexp(_scores(q[begin:end].float(), k, options), dim=-1).t()
+    return out
+
+
+def _sequences(
+    kv_layer: Tensor, batch: PagedBatch, layout: PageLayout, options: AttentionOptions
+) -> Iterator[tuple[int, int, Tensor, Tensor]]:
+    """Of those with tokens and a context: their rows of q from … to, k and v `[S, Hkv, D]`."""
     for index in range(batch.size):
         begin, end = int(batch.cu_q[index]), int(batch.cu_q[index + 1])
         slots = int(batch.kv_len[index])
@@ -81,16 +110,19 @@ def attend(q: Tensor, kv_layer: Tensor, batch: PagedBatch, layout: PageLayout, o
             continue
         pages = batch.page_table[index, : -(-slots // layout.page_size)].long()
         k, v = read_kv(kv_layer, pages, layout, options.head_scales)[:, :slots]
-        out[begin:end] = _attend_one(q[begin:end].float(), k, v, options)
-    return out
+        yield begin, end, k, v
 
 
-def _attend_one(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> Tensor:
-    """q `[R, Hq, D]` are the last R tokens of k and v `[S, Hkv, D]`."""
+def _of_heads(x: Tensor, heads: int) -> Tensor:
+    """Keys or values `[S, Hkv, D]` for each query head."""
+    return x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def _scores(q: Tensor, k: Tensor, options: AttentionOptions) -> Tensor:
+    """q `[R, Hq, D]` are the last R tokens of k `[S, Hkv, D]` → `[Hq, R, S]`, behind them a sink's."""
     rows, heads, _ = q.shape
-    slots, kv_heads, _ = k.shape
-    k, v = (x.repeat_interleave(heads // kv_heads, dim=1) for x in (k, v))
-    score = torch.einsum("rhd,shd->hrs", q, k) * options.scale
+    slots = len(k)
+    score = torch.einsum("rhd,shd->hrs", q, _of_heads(k, heads)) * options.scale
     if options.softcap is not None:
         score = options.softcap * torch.tanh(score / options.softcap)
     own = torch.arange(slots - rows, slots, device=q.device)[:, None]
@@ -101,8 +133,7 @@ def _attend_one(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions) -> T
     score = score.masked_fill(~seen, -torch.inf)
     if options.sinks is not None:
         score = torch.cat((score, options.sinks.float()[:, None, None].expand(-1, rows, 1)), dim=-1)
-    weight = torch.softmax(score, dim=-1)[..., :slots]
-    return torch.einsum("hrs,shd->rhd", weight, v)
+    return score
 
 
 def _values(kv_layer: Tensor, layout: PageLayout) -> Tensor:

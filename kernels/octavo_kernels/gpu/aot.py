@@ -34,6 +34,7 @@ MODULES = (
     "decode_attention",
     "kv_write",
     "matmul",
+    "merge_parts",
     "page_importance",
     "pages",
     "prefill_attention",

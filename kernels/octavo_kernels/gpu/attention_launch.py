@@ -32,7 +32,9 @@ class Launch:
     num_stages: int
 
 
-def check_attention(q: Tensor, out: Tensor, layout: PageLayout, options: AttentionOptions) -> None:
+def check_attention(
+    q: Tensor, out: Tensor, layout: PageLayout, options: AttentionOptions, log_sums: Tensor | None
+) -> None:
     _, heads, head_dim = q.shape
     if head_dim != layout.head_dim or heads % layout.kv_heads:
         raise ValueError(f"q {tuple(q.shape)} does not fit {layout.kv_heads} KV heads of {layout.head_dim}")
@@ -40,6 +42,10 @@ def check_attention(q: Tensor, out: Tensor, layout: PageLayout, options: Attenti
         raise ValueError(f"the heads of q must be adjacent, not {q.stride()[1:]} apart")
     if out.shape != q.shape or not out.is_contiguous():
         raise ValueError(f"out must be contiguous {tuple(q.shape)}, not {tuple(out.shape)} by {out.stride()}")
+    if log_sums is not None and (
+        log_sums.shape != out.shape[:2] or log_sums.dtype != torch.float32 or not log_sums.is_contiguous()
+    ):
+        raise ValueError(f"log_sums must be contiguous fp32 {tuple(out.shape[:2])}, not {tuple(log_sums.shape)}")
     if layout.dtype not in DOT_TYPES:
         raise ValueError(f"attention has kernels for {', '.join(map(str, DOT_TYPES))}, not for {layout.dtype}")
     if (options.head_scales is None) != (layout.format != "fp8_head"):
@@ -88,10 +94,11 @@ def aot_case(
     *,
     sinks: bool = False,
     parts: bool = False,
+    log_sums: bool = False,
 ) -> AotCase:
     """An attention kernel of a bf16 model whose q is a view of a qkv buffer.
 
-    own: the kernel's own compile-time arguments; parts: it writes `sums` and `tops`.
+    own: the kernel's own compile-time arguments; parts: it writes `sums` and `tops`; log_sums: it writes those, and fp32.
     """
     pointers = {
         "q": "*bf16",
@@ -103,9 +110,10 @@ def aot_case(
         "kv_len": "*i32",
         "page_table": "*i64",
         "table_stride": "i32",
-        "out": "*bf16",
+        "out": "*fp32" if log_sums else "*bf16",
         "sums": "*fp32" if parts else None,
         "tops": "*fp32" if parts else None,
+        "log_sums": "*fp32" if log_sums else None,
         "scale": "fp32",
     }
     signature = {key: kind for key, kind in pointers.items() if kind is not None}

@@ -114,3 +114,15 @@ def finished(out: tl.tensor, top: tl.tensor, total: tl.tensor, sink: tl.tensor) 
         out *= shrink[:, None]
         total = total * shrink + tl.math.exp2(sink - largest)
     return out / tl.where(total == 0.0, 1.0, total)[:, None]
+
+
+@triton.jit
+def log_sum(top: tl.tensor, total: tl.tensor, sink: tl.tensor) -> tl.tensor:
+    """`[M]`: the natural logarithm of the sum of exp(score), with the sink's, for whoever joins answers. Nothing seen: −inf."""
+    base = tl.where(top == NEVER, 0.0, top)
+    if sink is not None:
+        largest = tl.maximum(base, sink)
+        total = total * tl.math.exp2(base - largest) + tl.math.exp2(sink - largest)
+        base = largest
+    nothing = total == 0.0
+    return tl.where(nothing, NEVER, base + tl.math.log2(tl.where(nothing, 1.0, total))) / LOG2_E

@@ -24,7 +24,7 @@ from octavo_kernels.gpu.attention_launch import (
     check_attention,
     padded_dims,
 )
-from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, walk
+from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, log_sum, walk
 from octavo_kernels.gpu.decode_join import join_case, join_parts
 from octavo_kernels.page_layout import PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
@@ -46,6 +46,7 @@ def _decode_kernel(
     out: tl.tensor,
     sums: tl.tensor,
     tops: tl.tensor,
+    log_sums: tl.tensor,
     scale: tl.tensor,
     token_stride: tl.constexpr,
     heads: tl.constexpr,
@@ -129,6 +130,8 @@ def _decode_kernel(
         result = finished(acc, top, total, sink)
         out_at = out + (token[:, None] * heads + head[:, None]) * head_dim + dims[None, :]
         tl.store(out_at, result.to(out.dtype.element_ty), mask=real)
+        if log_sums is not None:
+            tl.store(log_sums + token * heads + head, log_sum(top, total, sink), mask=is_row)
     else:
         # A part: the row of [B · queries, Hq, splits] in `sums` (D wide) and in `tops` (top, total).
         part_row = ((sequence.to(tl.int64) * queries + query) * heads + head) * splits + split
@@ -147,14 +150,16 @@ def decode_attention(
     queries: int = 1,
     splits: int = 1,
     workspace: Tensor | None = None,
+    log_sums: Tensor | None = None,
 ) -> None:
     """q `[T, Hq, D]` (a view with adjacent heads) → out `[T, Hq, D]`, contiguous: the rows of the batch's tokens, no others.
 
     queries: the most new tokens that a sequence has, 1 … 8; more in `cu_q` would be left out. workspace: fp32 of
-    `workspace_floats(…)` elements, for splits > 1; its content is of no account before and after. No host synchronisation, no
+    `workspace_floats(…)` elements, for splits > 1; its content is of no account before and after. log_sums: fp32 `[T, Hq]`, of the
+    same rows the natural logarithm of the sum of exp(score), for whoever joins answers. No host synchronisation, no
     allocation; the grid depends on shapes and `splits` alone.
     """
-    check_attention(q, out, layout, options)
+    check_attention(q, out, layout, options, log_sums)
     if not 1 <= queries <= MAX_QUERIES:
         raise ValueError(f"decode takes 1 to {MAX_QUERIES} new tokens a sequence, not {queries}: prefill takes more")
     heads, rows = q.shape[1], batch.size * queries
@@ -169,13 +174,13 @@ def decode_attention(
     launch = launch_of(layout, queries * heads // layout.kv_heads)
     _decode_kernel[(batch.size, layout.kv_heads, splits)](
         q, layout.values(kv_layer), layout.scales(kv_layer), options.head_scales, options.sinks,
-        batch.cu_q, batch.kv_len, batch.page_table, batch.page_table.stride(0), out, sums, tops, options.scale,
+        batch.cu_q, batch.kv_len, batch.page_table, batch.page_table.stride(0), out, sums, tops, log_sums, options.scale,
         **attention_constexprs(layout, options, heads, q.stride(0), kv_layer.stride(0)),
         queries=queries, splits=splits, rows_padded=launch.rows, tile=launch.tile,
         num_warps=launch.num_warps, num_stages=launch.num_stages, enable_fp_fusion=True,
     )  # fmt: skip
     if splits > 1:
-        join_parts(sums, tops, options.sinks, batch.cu_q, out, layout, rows, queries, splits)
+        join_parts(sums, tops, options.sinks, batch.cu_q, out, log_sums, layout, rows, queries, splits)
 
 
 def workspace_floats(rows: int, heads: int, head_dim: int, splits: int) -> int:
@@ -221,7 +226,9 @@ def aot_cases() -> list[AotCase]:
         _case("int8_token", dataclasses.replace(llama, page_size=32, format="int8_token"), 32, plain),
         _case("8_queries", llama, 32, plain, queries=8),
         _case("window_softcap_sinks", small, 64, all_options, sinks=True, splits=1),
+        _case("log_sums", llama, 32, plain, splits=1, log_sums=True),
         join_case(llama, 32, queries=1, splits=8),
+        join_case(llama, 32, queries=1, splits=8, log_sums=True),
     ]
 
 
@@ -234,8 +241,10 @@ def _case(
     sinks: bool = False,
     queries: int = 1,
     splits: int = 8,
+    log_sums: bool = False,
 ) -> AotCase:
     launch = launch_of(layout, queries * heads // layout.kv_heads)
     own = {"queries": queries, "splits": splits, "rows_padded": launch.rows, "tile": launch.tile}
     name = f"decode_attention-{name}"
-    return aot_case(name, _decode_kernel, layout, heads, options, launch, own, sinks=sinks, parts=splits > 1)
+    kinds = {"sinks": sinks, "parts": splits > 1, "log_sums": log_sums}
+    return aot_case(name, _decode_kernel, layout, heads, options, launch, own, **kinds)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from octavo_kernels.gpu.aot_case import AotCase
 from octavo_kernels.gpu.attention_launch import padded_dims
-from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished
+from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, log_sum
 from octavo_kernels.page_layout import PageLayout
 
 
@@ -21,6 +21,7 @@ def _join_kernel(
     sinks: tl.tensor,
     cu_q: tl.tensor,
     out: tl.tensor,
+    log_sums: tl.tensor,
     heads: tl.constexpr,
     head_dim: tl.constexpr,
     queries: tl.constexpr,
@@ -55,6 +56,9 @@ def _join_kernel(
         result = finished(acc[None, :], top[None], total[None], sink)
         out_at = out + ((first_token + query).to(tl.int64) * heads + head) * head_dim + dims[None, :]
         tl.store(out_at, result.to(out.dtype.element_ty), mask=is_dim)
+        if log_sums is not None:
+            at = (first_token + query).to(tl.int64) * heads + head + tl.arange(0, 1)
+            tl.store(log_sums + at, log_sum(top[None], total[None], sink))
 
 
 def join_parts(
@@ -63,15 +67,17 @@ def join_parts(
     sinks: Tensor | None,
     cu_q: Tensor,
     out: Tensor,
+    log_sums: Tensor | None,
     layout: PageLayout,
     rows: int,
     queries: int,
     splits: int,
 ) -> None:
-    """sums fp32 `[rows = B · queries, Hq, splits, D]`, tops (top, total) `[rows, Hq, splits, 2]` → rows of out by cu_q."""
+    """sums fp32 `[rows = B · queries, Hq, splits, D]`, tops (top, total) `[rows, Hq, splits, 2]` → rows of out by cu_q, and, where
+    given, of log_sums."""
     heads = out.shape[1]
     _join_kernel[(rows, heads)](
-        sums, tops, sinks, cu_q, out,
+        sums, tops, sinks, cu_q, out, log_sums,
         **_join_constexprs(heads, layout, queries, splits), num_warps=4, enable_fp_fusion=True,
     )  # fmt: skip
 
@@ -87,8 +93,11 @@ def _join_constexprs(heads: int, layout: PageLayout, queries: int, splits: int) 
     }
 
 
-def join_case(layout: PageLayout, heads: int, queries: int, splits: int) -> AotCase:
+def join_case(layout: PageLayout, heads: int, queries: int, splits: int, *, log_sums: bool = False) -> AotCase:
     """Of a bf16 model without sinks."""
     signature = {"sums": "*fp32", "tops": "*fp32", "cu_q": "*i32", "out": "*bf16"}
     constexprs = {"sinks": None, **_join_constexprs(heads, layout, queries, splits)}
-    return AotCase("decode_attention-join", _join_kernel, signature, constexprs)
+    if not log_sums:
+        return AotCase("decode_attention-join", _join_kernel, signature, {"log_sums": None, **constexprs})
+    signature |= {"out": "*fp32", "log_sums": "*fp32"}
+    return AotCase("decode_attention-join_log_sums", _join_kernel, signature, constexprs)

@@ -25,7 +25,7 @@ from octavo_kernels.gpu.attention_launch import (
     check_attention,
     padded_dims,
 )
-from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, walk
+from octavo_kernels.gpu.attention_tile import LOG2_E, NEVER, finished, log_sum, walk
 from octavo_kernels.page_layout import PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
 
@@ -42,6 +42,7 @@ def _prefill_kernel(
     page_table: tl.tensor,
     table_stride: tl.tensor,
     out: tl.tensor,
+    log_sums: tl.tensor,
     scale: tl.tensor,
     token_stride: tl.constexpr,
     heads: tl.constexpr,
@@ -115,6 +116,8 @@ def _prefill_kernel(
         result = finished(acc, top, total, sink)
         out_at = out + (token[:, None] * heads + head[:, None]) * head_dim + dims[None, :]
         tl.store(out_at, result.to(out.dtype.element_ty), mask=real)
+        if log_sums is not None:
+            tl.store(log_sums + token * heads + head, log_sum(top, total, sink), mask=is_row)
 
 
 def prefill_attention(
@@ -125,20 +128,22 @@ def prefill_attention(
     options: AttentionOptions,
     out: Tensor,
     longest: int,
+    log_sums: Tensor | None = None,
 ) -> None:
     """q `[T, Hq, D]` (a view with adjacent heads) → out `[T, Hq, D]`, contiguous: the rows of the batch's tokens, no others.
 
-    longest: at least the most new tokens that a sequence of the batch has; what is beyond it would be left out. No host
+    longest: at least the most new tokens that a sequence of the batch has; what is beyond it would be left out.
+    log_sums: fp32 `[T, Hq]`, of the same rows the natural logarithm of the sum of exp(score), for whoever joins answers. No host
     synchronisation, no allocation.
     """
-    check_attention(q, out, layout, options)
+    check_attention(q, out, layout, options, log_sums)
     heads = q.shape[1]
     launch = launch_of(layout, heads // layout.kv_heads)
     blocks = triton.cdiv(longest, launch.rows // (heads // layout.kv_heads))
     if blocks and batch.size:
         _prefill_kernel[(blocks, layout.kv_heads, batch.size)](
             q, layout.values(kv_layer), layout.scales(kv_layer), options.head_scales, options.sinks,
-            batch.cu_q, batch.kv_len, batch.page_table, batch.page_table.stride(0), out, options.scale,
+            batch.cu_q, batch.kv_len, batch.page_table, batch.page_table.stride(0), out, log_sums, options.scale,
             **attention_constexprs(layout, options, heads, q.stride(0), kv_layer.stride(0)),
             rows_padded=launch.rows, tile=launch.tile,
             num_warps=launch.num_warps, num_stages=launch.num_stages, enable_fp_fusion=True,
@@ -180,10 +185,20 @@ def aot_cases() -> list[AotCase]:
         _case("fp8_token", dataclasses.replace(llama, page_size=32, format="fp8_token"), 32, plain),
         _case("int8_token", dataclasses.replace(llama, page_size=32, format="int8_token"), 32, plain),
         _case("window_softcap_sinks", small, 64, all_options, sinks=True),
+        _case("log_sums", llama, 32, plain, log_sums=True),
     ]
 
 
-def _case(name: str, layout: PageLayout, heads: int, options: AttentionOptions, *, sinks: bool = False) -> AotCase:
+def _case(
+    name: str,
+    layout: PageLayout,
+    heads: int,
+    options: AttentionOptions,
+    *,
+    sinks: bool = False,
+    log_sums: bool = False,
+) -> AotCase:
     launch = launch_of(layout, heads // layout.kv_heads)
     own: dict[str, object] = {"rows_padded": launch.rows, "tile": launch.tile}
-    return aot_case(f"prefill_attention-{name}", _prefill_kernel, layout, heads, options, launch, own, sinks=sinks)
+    kinds = {"sinks": sinks, "log_sums": log_sums}
+    return aot_case(f"prefill_attention-{name}", _prefill_kernel, layout, heads, options, launch, own, **kinds)

@@ -49,6 +49,12 @@ class PagedCase:
         check_close(out[:-SPARE_ROWS], expected[:-SPARE_ROWS], tolerance)
         assert out[-SPARE_ROWS:].isnan().all()
 
+    def check_log_sums(self, log_sums: Tensor, options: AttentionOptions) -> None:
+        """As `check`."""
+        expected = reference_paged.log_sums(self.q, self.kv_layer, self.batch, self.layout, options)
+        check_close(log_sums[:-SPARE_ROWS], expected[:-SPARE_ROWS], TOLERANCE[self.layout.dtype])
+        assert log_sums[-SPARE_ROWS:].isnan().all()
+
 
 def paged_case(
     layout: PageLayout,

@@ -62,6 +62,20 @@ def test_options(window: int | None, softcap: float | None, sinks: bool, splits:
     case.check(run(case, options, 3, splits), options)
 
 
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize(("window", "sinks"), [(None, False), (40, True)])
+def test_tells_the_log_sums_of_its_rows(window: int | None, sinks: bool, splits: int, device: torch.device) -> None:
+    case = paged_case(PageLayout(1, 64, 4, WIDE), 3, [(1, 71), (3, 6), (0, 5), *([] if sinks else [(2, 0)])], device)
+    options = case.options(window, sinks=sinks)
+    floats = workspace_floats(case.batch.size * 3, 3, 64, splits)
+    workspace = torch.full((floats,), torch.nan, device=device)
+    out = case.poisoned_out()
+    log_sums = torch.full(out.shape[:2], torch.nan, device=device)
+    decode_attention(case.q, case.kv_layer, case.batch, case.layout, options, out, 3, splits, workspace, log_sums)
+    case.check(out, options)
+    case.check_log_sums(log_sums, options)
+
+
 def test_a_sequence_has_the_same_bits_in_every_company(device: torch.device) -> None:
     case = paged_case(PageLayout(1, 64, 4, WIDE), 3, [(1, 71), (1, 6)], device)
     together = run(case, case.options(), 1, 2)

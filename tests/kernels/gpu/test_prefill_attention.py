@@ -55,6 +55,16 @@ def test_options(window: int | None, softcap: float | None, sinks: bool, device:
     case.check(run(case, options, 30), options)
 
 
+@pytest.mark.parametrize(("window", "sinks"), [(None, False), (40, True)])
+def test_tells_the_log_sums_of_its_rows(window: int | None, sinks: bool, device: torch.device) -> None:
+    case = paged_case(PageLayout(1, 64, 4, WIDE), 3, [(30, 101), (5, 5)], device)
+    options, out = case.options(window, sinks=sinks), case.poisoned_out()
+    log_sums = torch.full(out.shape[:2], torch.nan, device=device)
+    prefill_attention(case.q, case.kv_layer, case.batch, case.layout, options, out, 30, log_sums)
+    case.check(out, options)
+    case.check_log_sums(log_sums, options)
+
+
 @pytest.mark.parametrize("window", [None, 40], ids=["causal", "window"])
 def test_a_prompt_in_chunks_has_the_bits_of_the_whole(window: int | None, device: torch.device) -> None:
     case = paged_case(PageLayout(1, 64, 4, WIDE), 3, [(60, 80)], device)
