@@ -1,7 +1,8 @@
 """The runner of a GPU: the step after the one in flight is laid out and submitted before that one is collected (depth 1).
 
 Page tables and the newest drawn token of every slot live on the device; whatever else a step needs is known to the host and travels
-with it in one copy (`staging.py`). So no step waits for the host to see a token, and nothing but `collect` waits for the device.
+with it in one copy (`staging.py`). So no step waits for the host to see a token, and nothing but `collect` waits for the device, or
+`submit` of a step that reads pages below the pool (`early_pages.py`).
 
 Steps in which every sequence has one token run as recorded graphs (`cuda_graphs.py`); draws come after them.
 """
@@ -17,18 +18,19 @@ from torch import Tensor
 
 from octavo_runtime.engine.cuda_graphs import DecodeGraphs
 from octavo_runtime.engine.device_draws import Draws
+from octavo_runtime.engine.device_inputs import Inputs
 from octavo_runtime.engine.device_results import Results, Weighed
 from octavo_runtime.engine.device_slots import SlotTable, StepBatch
 from octavo_runtime.engine.device_stream import DeviceStream
 from octavo_runtime.engine.device_tables import DeviceTables, put_changes
+from octavo_runtime.engine.early_pages import EarlyPages, Reading
 from octavo_runtime.engine.plan import StepPlan, StepResult
 from octavo_runtime.engine.rehearsal import rehearsals
 from octavo_runtime.engine.staging import Staging
-from octavo_runtime.model.attention import AttentionBackend, AttentionMeta, Importance
+from octavo_runtime.model.attention import AttentionBackend, Importance
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.device_sampler import DeviceRows, DeviceSampler, likeliest
 from octavo_runtime.model.kv_pool import KvPool
-from octavo_runtime.model.overflow import Overflow, StreamedLayers
 
 # Holds the inputs of a step of 64 thousand tokens, or the pages of new sequences with half a million tokens.
 _STAGING_BYTES = 2 << 20
@@ -44,18 +46,6 @@ class RunnerLimits:
     max_num_batched_tokens: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Inputs:
-    """A `StepBatch` on the device."""
-
-    slots: Tensor
-    kv_len: Tensor
-    cu_q: Tensor
-    ids: Tensor
-    pos: Tensor
-    slot_map: Tensor
-
-
 class DeviceRunner:
     """A `ModelRunner` for a device with a stream. `pool` and the model are on the stream's device."""
 
@@ -69,10 +59,10 @@ class DeviceRunner:
         sampler: DeviceSampler,
         stream: DeviceStream,
         limits: RunnerLimits,
-        overflow: Overflow | None = None,
+        early: EarlyPages | None = None,
     ) -> None:
         self._model = model
-        self._overflow = overflow
+        self.early = early
         self._backend = backend
         self._pool = pool
         self._sampler = sampler
@@ -85,8 +75,6 @@ class DeviceRunner:
         self._tables = DeviceTables(limits.max_num_seqs, self._slots.width, stream.device)
         self._submitted: tuple[StepPlan, Tensor, Weighed | None] | None = None
         self._in_flight: collections.deque[int] = collections.deque()
-        if overflow is not None:
-            overflow.run_on(stream.active)
         stream.follow()  # weights, pages and tables were made on the default stream
 
     @property
@@ -104,16 +92,19 @@ class DeviceRunner:
             decodes = all(run.count == 1 for run in plan.run)
             size = self._graphs.size_for(len(plan.run)) if decodes else len(plan.run)
             batch = self._slots.batch(plan.run, size)
-            inputs = self._put(batch)  # first, so that the inputs of decodes lie where their graph reads them
+            inputs = Inputs.put(
+                batch, self._staging
+            )  # first, so that the inputs of decodes lie where their graph reads them
             changes = put_changes(self._staging, pages, plan.copies)
+            reading = self._reading(plan, batch)
             self._staging.send()
             self._tables.apply(changes, self._pool)
-            streamed, importance = self._streamed(plan), self._importance(batch)
-            recorded = decodes and streamed is None and importance is None
+            importance = self._importance(batch)
+            recorded = decodes and reading is None and importance is None
             hidden = self._graphs.replay(size, inputs.slots.data_ptr()) if recorded else None
             if hidden is None:
                 kv_lens = tuple(batch.kv_len.tolist())
-                hidden = self._forward(inputs, batch.q_lens, kv_lens, streamed, importance)
+                hidden = self._forward(inputs, batch.q_lens, kv_lens, reading, importance)
         self._submitted = plan, hidden, self._weighed(plan, batch, importance)
         self._in_flight.append(plan.step)
 
@@ -154,6 +145,8 @@ class DeviceRunner:
         # Recording gives cached memory back to the driver, so the largest steps come after it.
         for done in self.rehearse():
             progress(50 + done // 2)
+        for _ in self.measure():
+            progress(100)
 
     def record(self) -> Iterator[int]:
         """Record the decode steps of all batch sizes, the largest first: others find their memory in its. Yields percentages."""
@@ -167,39 +160,35 @@ class DeviceRunner:
         limits, weigh = self._limits, self._backend.weighs and self._model.config.window is None
         plans = rehearsals(limits.max_num_seqs, limits.max_model_len, limits.max_num_batched_tokens, weigh)
         for done, plan in enumerate(plans):
-            self.submit(plan)
-            self.sample(plan.step)
-            self.collect(plan.step)
-            self.reset()
+            self._run(plan)
             yield 100 * (done + 1) // len(plans)
+
+    def measure(self) -> Iterator[int]:
+        """Time the ways to pages below the pool, and run steps of every kind over them. Yields percentages."""
+        if self.early is not None:
+            yield from self.early.measure(self._run, self._limits.max_model_len)
+
+    def _run(self, plan: StepPlan) -> None:
+        """Of warm-up: alone, to its end."""
+        self.submit(plan)
+        self.sample(plan.step)
+        self.collect(plan.step)
+        self.reset()
 
     def _record(self, size: int) -> None:
         with self._stream.active(), torch.inference_mode():
             self._staging.begin()
             batch = self._slots.batch([], size)
-            inputs = self._put(batch)
+            inputs = Inputs.put(batch, self._staging)
             self._staging.send()
             longest = (self._limits.max_model_len,) * size
             work = functools.partial(self._forward, inputs, batch.q_lens, longest)
             self._graphs.record(self._stream, size, inputs.slots.data_ptr(), work)
 
-    def _put(self, batch: StepBatch) -> _Inputs:
-        put = self._staging.put
-        return _Inputs(
-            slots=put(batch.slots),
-            kv_len=put(batch.kv_len),
-            cu_q=put(batch.cu_q),
-            ids=put(batch.ids),
-            pos=put(batch.pos),
-            slot_map=put(batch.slot_map),
-        )
-
-    def _streamed(self, plan: StepPlan) -> StreamedLayers | None:
-        """The layers of a step that reads pages of the overflow."""
-        if self._overflow is None:
-            return None
-        used, written = self._slots.pages(plan.run)
-        return self._overflow.layers(used, written) if self._overflow.reached(used) else None
+    def _reading(self, plan: StepPlan, batch: StepBatch) -> Reading | None:
+        """What a step runs with that reads pages below the pool."""
+        early = self.early
+        return None if early is None else early.reading(plan.run, self._slots, batch, self._staging)
 
     def _importance(self, batch: StepBatch) -> Importance | None:
         """Where the layers add up what pages get, for the sequences that have a budget."""
@@ -217,25 +206,18 @@ class DeviceRunner:
 
     def _forward(
         self,
-        inputs: _Inputs,
+        inputs: Inputs,
         q_lens: tuple[int, ...],
         kv_lens: tuple[int, ...],
-        streamed: StreamedLayers | None = None,
+        reading: Reading | None = None,
         importance: Importance | None = None,
     ) -> Tensor:
         """→ the hidden state of all tokens. What is recorded: everything here depends on the inputs' addresses and shapes alone."""
-        meta = AttentionMeta(
-            cu_q=inputs.cu_q,
-            kv_len=inputs.kv_len,
-            pos=inputs.pos,
-            page_table=self._tables.pages.index_select(0, inputs.slots),
-            slot_map=inputs.slot_map,
-            q_lens=q_lens,
-            kv_lens=kv_lens,
-            importance=importance,
-        )
+        meta = inputs.meta(self._tables.pages, q_lens, kv_lens, importance)
         ids = self._tables.known_ids(inputs.ids, inputs.slots, meta.decodes)
-        return self._model.hidden(ids, meta, self._backend, streamed or self._pool.layers)
+        if reading is None or self.early is None:
+            return self._model.hidden(ids, meta, self._backend, self._pool.layers)
+        return self._model.hidden(ids, self.early.narrowed(meta, reading), reading.backend, reading.layers)
 
     def _draw(self, hidden: Tensor, draws: Draws, weighed: Weighed | None) -> None:
         put, count = self._staging.put, len(draws.slots)

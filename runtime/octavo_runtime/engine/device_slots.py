@@ -100,11 +100,15 @@ class SlotTable:
         """Those that a step of these runs reads, and of them those that it writes."""
         used, written = set[int](), set[int]()
         for run in runs:
-            start = run.start - int(self._evicted[run.slot])
-            table = self._pages[run.slot, : -(-(start + run.count) // self._page_size)]
+            table, start = self.table(run), run.start - int(self._evicted[run.slot])
             used |= set(table.tolist())
             written |= set(table[start // self._page_size :].tolist())
         return used, written
+
+    def table(self, run: Run) -> Ints:
+        """The pages that a step of this run reads, in the order of its context."""
+        end = run.start + run.count - int(self._evicted[run.slot])
+        return self._pages[run.slot, : -(-end // self._page_size)]
 
     def draw(self, runs: list[Run]) -> Draws:
         """The draws at the end of these runs; slots grow by them."""

@@ -12,6 +12,7 @@ from octavo_runtime.engine.cuda_graphs import batch_sizes
 from octavo_runtime.engine.device_memory import spare_bytes
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
+from octavo_runtime.engine.early_pages import MOST_TOKENS, EarlyPages
 from octavo_runtime.engine.ranks.device_runner import RankDeviceRunner
 from octavo_runtime.engine.tiers.device_mover import DeviceMover
 from octavo_runtime.model.attention import AttentionBackend, AttentionShape
@@ -58,8 +59,15 @@ def new_runner(
     overflow: Overflow | None = None,
 ) -> DeviceRunner:
     """`ranks`: those that share the model; there is no overflow then."""
-    parts = decoder, backend, pool, triton_sample, CudaStream(pool.layers[0].device), limits
-    return DeviceRunner(*parts, overflow) if ranks is None else RankDeviceRunner(*parts, ranks)
+    stream = CudaStream(pool.layers[0].device)
+    parts = decoder, backend, pool, triton_sample, stream, limits
+    if ranks is not None:
+        return RankDeviceRunner(*parts, ranks)
+    if overflow is None:
+        return DeviceRunner(*parts)
+    assert isinstance(backend, TritonBackend)
+    most_tokens = min(limits.max_num_batched_tokens, MOST_TOKENS)
+    return DeviceRunner(*parts, EarlyPages(overflow, backend, pool, backend.shape, stream, most_tokens))
 
 
 def new_page_mover(pool: KvPool, runner: DeviceRunner) -> DeviceMover:

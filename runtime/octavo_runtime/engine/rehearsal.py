@@ -51,6 +51,13 @@ def shape_rehearsals(shapes: Iterable[StepShape], max_num_seqs: int, longest: in
     return plans
 
 
+def early_plan(pages: list[int], page_size: int, count: int) -> StepPlan:
+    """One sequence whose context fills these pages, and `count` tokens behind them, in the sink page."""
+    tokens = [0] * (len(pages) * page_size + count)
+    new = NewSlot(0, tokens, pages, _SAMPLING[0], seed=0, min_length=0, banned=[])
+    return StepPlan(1, [new], [], [], [Run(0, len(tokens) - count, count)], [], [])
+
+
 def _shares(tokens: int, sequences: int, longest: int) -> list[int]:
     """Tokens shared evenly, those of one first."""
     share, rest = divmod(min(tokens, sequences * longest), sequences)

@@ -59,6 +59,7 @@ def device_parts(runner: Runner) -> list[Part]:
     return [
         Part("recording decode steps", runner.record(), bounded=False),
         Part("steps of every kind", runner.rehearse(), bounded=False),
+        Part("steps over pages below the pool", runner.measure(), bounded=False),
     ]
 
 

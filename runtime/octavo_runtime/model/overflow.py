@@ -3,10 +3,11 @@
 Page ids go on after the pool's: pool pages 1 … P, then overflow pages P + 1 … P + S. Nothing is written there but by `move`, so of
 a sequence only pages that are behind what it writes may lie there.
 
-On a CPU they lie behind the pool's own, and attention reads them where they are. On a GPU they are brought in ahead of their layer:
-a step that reads such a page runs on a scratch layer. Before each layer all pages of the step are copied into it, under their ids,
-and after the layer what the step wrote goes back to the pool. That takes one layer's bytes of the GPU's memory, and in time a copy
-of the step's whole context.
+On a CPU they lie behind the pool's own, and attention reads them where they are. On a GPU there are two ways; which one a step
+takes is said in `engine/early_pages.py`. The host attends to them where they are; or they are brought in ahead of their layer:
+such a step runs on a scratch layer. Before each layer all pages of the step are copied into it, under their ids, and after the
+layer what the step wrote goes back to the pool. That takes one layer's bytes of the GPU's memory, and in time a copy of the
+step's whole context.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ class Overflow:
         self.pages = pages
         self._pool = pool
         self._active: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
-        self._lower = [
+        self.lower = [  # of each layer, on the host: overflow page P + 1 first
             torch.empty(pages, pool.page_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda").fill_(0)
             for _ in pool.layers
         ]
@@ -52,13 +53,9 @@ class Overflow:
     def move(self, moves: Sequence[tuple[int, int]]) -> None:
         """Copy pool pages to overflow pages, (source, target) each, before any step that is given later."""
         with self._active(), torch.inference_mode():
-            for layer, lower in zip(self._pool.layers, self._lower, strict=True):
+            for layer, lower in zip(self._pool.layers, self.lower, strict=True):
                 for source, target in moves:
                     lower[target - self._pool.pages - 1].copy_(layer[source], non_blocking=True)
-
-    def reached(self, pages: Iterable[int]) -> bool:
-        """Whether one of them is an overflow page."""
-        return max(pages, default=0) > self._pool.pages
 
     def layers(self, used: Iterable[int], written: Iterable[int]) -> "StreamedLayers":
         """The layers for a step that reads the pages `used`, and writes these pool pages of them. Padding reads the sink page."""
@@ -71,7 +68,7 @@ class Overflow:
 
     def streamed(self, resident: Tensor, spans: list[tuple[int, int]], written: Tensor) -> Iterator[Tensor]:
         scratch, first = self._scratch, self._pool.pages + 1
-        for layer, lower in zip(self._pool.layers, self._lower, strict=True):
+        for layer, lower in zip(self._pool.layers, self.lower, strict=True):
             scratch.index_copy_(0, resident, layer.index_select(0, resident))
             for begin, end in spans:
                 scratch[begin:end].copy_(lower[begin - first : end - first], non_blocking=True)
@@ -79,7 +76,7 @@ class Overflow:
             layer.index_copy_(0, written, scratch.index_select(0, written))
 
     def __len__(self) -> int:
-        return len(self._lower)
+        return len(self.lower)
 
 
 class StreamedLayers(Sequence[Tensor]):

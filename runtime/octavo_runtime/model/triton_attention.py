@@ -12,6 +12,7 @@ from torch import Tensor
 
 from octavo_kernels.gpu.decode_attention import MAX_QUERIES, decode_attention, split_count, workspace_floats
 from octavo_kernels.gpu.kv_write import kv_write
+from octavo_kernels.gpu.merge_parts import merge_parts
 from octavo_kernels.gpu.page_importance import page_importance
 from octavo_kernels.gpu.prefill_attention import prefill_attention
 from octavo_kernels.gpu.rms_norm import rms_norm
@@ -19,7 +20,9 @@ from octavo_kernels.gpu.rope import rope
 from octavo_kernels.kv_form import KvKind
 from octavo_kernels.page_layout import KvFormat, PageLayout
 from octavo_kernels.paged_batch import AttentionOptions, PagedBatch
+from octavo_kernels.reference_paged import read_heads
 from octavo_runtime.model.attention import AttentionMeta, AttentionShape, HeadNorms, Importance
+from octavo_runtime.model.attention_parts import Part
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.rotary import Rotary
 from octavo_sizing.setup import WIDEST_GPU_HEAD
@@ -49,7 +52,7 @@ class TritonBackend:
                 f"head dimension {shape.head_dim}: the {self.name} attention back end has kernels up to {WIDEST_GPU_HEAD}; use "
                 "--device cpu"
             )
-        self._shape = shape
+        self.shape = shape
         self._processors = processors
         self._layout = _layout(shape)
         self.layout_id = self._layout.layout_id
@@ -63,7 +66,7 @@ class TritonBackend:
     def rotate_and_write(
         self, qkv: Tensor, rotary: Rotary, norms: HeadNorms | None, kv_layer: Tensor, meta: AttentionMeta
     ) -> Tensor:
-        heads, kv_heads = self._shape.heads, self._shape.kv_heads
+        heads, kv_heads = self.shape.heads, self.shape.kv_heads
         q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
         if norms is not None:
             rms_norm(q, norms.q, norms.eps, out=q)
@@ -84,21 +87,49 @@ class TritonBackend:
         importance_out: Importance | None = None,
     ) -> Tensor:
         options = AttentionOptions(scale, window, softcap, sinks)
-        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        out[sum(meta.q_lens) :].zero_()  # what only fills up the batch
-        groups = _groups(meta.q_lens, meta.decodes)
         if importance_out is not None:
             self._weigh(q, kv_layer, meta, options, importance_out)
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        self._attend(q, kv_layer, meta, options, out, None)
+        return out
+
+    def attend_part(self, q: Tensor, kv_layer: Tensor, meta: AttentionMeta, scale: float, window: int | None) -> Part:
+        out = torch.empty(q.shape, dtype=torch.float32, device=q.device)
+        log_sums = torch.full(q.shape[:2], -torch.inf, device=q.device)
+        self._attend(q, kv_layer, meta, AttentionOptions(scale, window), out, log_sums)
+        return Part(out, log_sums)
+
+    def merge(self, first: Part, second: Part, dtype: torch.dtype) -> Tensor:
+        out = torch.empty(first.out.shape, dtype=dtype, device=first.out.device)
+        merge_parts(*first, *second, out)
+        return out
+
+    def read(self, kv_layer: Tensor, pages: Tensor | slice) -> tuple[Tensor, Tensor]:
+        keys, values = read_heads(kv_layer, pages, self._layout)
+        return keys, values
+
+    def _attend(
+        self,
+        q: Tensor,
+        kv_layer: Tensor,
+        meta: AttentionMeta,
+        options: AttentionOptions,
+        out: Tensor,
+        log_sums: Tensor | None,
+    ) -> None:
+        """Into `out` and, where given, `log_sums`."""
+        out[sum(meta.q_lens) :].zero_()  # what only fills up the batch
+        groups = _groups(meta.q_lens, meta.decodes)
         begin, middle = groups.singles, groups.singles + groups.short
         if groups.singles:
-            self._decode(q, kv_layer, _part(meta, 0, begin), options, out, 1, self._splits(groups.singles))
+            splits = self._splits(groups.singles)
+            self._decode(q, kv_layer, _part(meta, 0, begin), options, out, 1, splits, log_sums)
         if groups.short:
             splits = self._splits(_MOST_SHORT)
-            self._decode(q, kv_layer, _part(meta, begin, middle), options, out, MAX_QUERIES, splits)
+            self._decode(q, kv_layer, _part(meta, begin, middle), options, out, MAX_QUERIES, splits, log_sums)
         if groups.longest:
             rest = _part(meta, middle, len(meta.q_lens))
-            prefill_attention(q, kv_layer, rest, self._layout, options, out, groups.longest)
-        return out
+            prefill_attention(q, kv_layer, rest, self._layout, options, out, groups.longest, log_sums)
 
     def _weigh(
         self, q: Tensor, kv_layer: Tensor, meta: AttentionMeta, options: AttentionOptions, importance: Importance
@@ -128,11 +159,12 @@ class TritonBackend:
         out: Tensor,
         queries: int,
         splits: int,
+        log_sums: Tensor | None,
     ) -> None:
-        decode_attention(q, kv_layer, batch, self._layout, options, out, queries, splits, self._workspace)
+        decode_attention(q, kv_layer, batch, self._layout, options, out, queries, splits, self._workspace, log_sums)
 
     def _splits(self, batch: int) -> int:
-        return split_count(batch, self._shape.kv_heads, self._processors)
+        return split_count(batch, self.shape.kv_heads, self._processors)
 
 
 def _layout(shape: AttentionShape) -> PageLayout:

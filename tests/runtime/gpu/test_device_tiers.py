@@ -7,8 +7,6 @@ from octavo_runtime.engine.tiers.block_file import BlockKind
 from octavo_runtime.engine.tiers.chain import TierChain
 from octavo_runtime.engine.tiers.device_mover import DeviceMover
 from octavo_runtime.model.decoder import Decoder
-from octavo_runtime.model.overflow import Overflow
-from tests.runtime.engine.tiny_engine import ask, prompt
 from tests.runtime.gpu.devices import (
     MAX_MODEL_LEN,
     PAGE,
@@ -21,7 +19,7 @@ from tests.runtime.gpu.devices import (
     reference_backend,
 )
 from tests.runtime.gpu.inline_stream import InlineStream
-from tests.runtime.gpu.test_device_runner import SEEDED, SHORT_ONES, crowd
+from tests.runtime.gpu.test_device_runner import SHORT_ONES, crowd
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +44,3 @@ def test_swapped_sequences_go_on_with_the_tokens_that_they_would_have_had(decode
     assert given.most_in_flight == 2
     assert store.stats()[0].hits_total > 0
     assert given.tokens == answers(host_runner(decoder, sizes), requests, sizes).tokens
-
-
-def test_sequences_longer_than_the_pool_have_the_tokens_that_they_would_have_with_room(decoder: Decoder) -> None:
-    sizes, backend, stream = Sizes(pages=6), reference_backend(decoder), InlineStream()
-    pool = new_pool(decoder, backend, sizes.pages)
-    overflow = Overflow(pool, 8)
-    runner = DeviceRunner(decoder, backend, pool, host_sample, stream, runner_limits(sizes), overflow)
-    runner.warm_up()
-    requests = [
-        ask("prompt", prompt("prompt", 130), SEEDED, max_tokens=20, seed=1),
-        ask("answer", prompt("answer", 12), max_tokens=120),
-        ask("short", prompt("short", 12), max_tokens=20),
-    ]
-    given = answers(runner, requests, sizes, overflow=overflow)
-    assert given.tokens == answers(host_runner(decoder, Sizes()), requests, Sizes()).tokens

@@ -1,6 +1,7 @@
 """The device's runner on a real GPU: nothing waits, nothing is compiled or asked of the driver after warm-up, and neither graphs
 nor running ahead change a token. `make test-gpu` runs these; importing this file imports no Triton."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from octavo_runtime.config import ServeConfig
 from octavo_runtime.engine.core import Engine
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
+from octavo_runtime.engine.early_costs import Way
 from octavo_runtime.engine.pipeline import Runner
 from octavo_runtime.engine.plan import StepPlan, StepResult
 from octavo_runtime.messages import AddRequest, Sampling
@@ -173,14 +175,38 @@ def test_pages_that_went_through_memory_and_disk_change_no_token(device: torch.d
     assert min(hits) > 0
 
 
-def test_a_request_longer_than_the_pool_answers_as_on_a_cpu_with_room(device: torch.device, tmp_path: Path) -> None:
+def in_turn(ways: tuple[Way, ...]) -> Callable[[int, int], Way]:
+    turns = itertools.cycle(ways)
+    return lambda queries, pages: next(turns)
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        pytest.param((), id="as measured"),
+        pytest.param(("attend",), id="attended on the host"),
+        pytest.param(("bring",), id="brought in"),
+        pytest.param(("attend", "bring", "bring"), id="in turn"),
+    ],
+)
+def test_a_request_longer_than_the_pool_answers_as_on_a_cpu_with_room(
+    ways: tuple[Way, ...], device: torch.device, tmp_path: Path
+) -> None:
+    """And nothing is compiled for it after warm-up, whichever way steps read its early pages."""
     model = save_tiny_model(tmp_path / "model")
-    below = {"kv_cache_memory": 256 << 10, "kv_overflow_memory": 1 << 20}
+    below = {"kv_cache_memory": 256 << 10, "kv_overflow_memory": 1 << 20, "max_num_batched_tokens": 64}
     given = {}
     for kind, flags in (("cpu", {"kv_cache_memory": 64 << 20}), ("cuda", below)):
         engine = Engine(ServeConfig(str(model), device=kind, dtype="float32", **flags))  # type: ignore[arg-type]  # a table
         engine.warm_up()
-        given[kind] = finish(engine, [ask("long", prompt("long", 480), max_tokens=30)]).tokens
+        if kind == "cuda" and ways:
+            runner = engine._runner
+            assert isinstance(runner, DeviceRunner)
+            assert runner.early is not None
+            runner.early.choice = in_turn(ways)
+        answered = finish(engine, [ask("long", prompt("long", 480), max_tokens=30)])
+        given[kind] = answered.tokens
+        assert kind == "cpu" or {stats.late_compilations_total for stats in answered.steps} == {0}
         pages = engine.scheduler.pool.total
         engine.close()
     assert pages * 16 < 480

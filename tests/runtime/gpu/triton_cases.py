@@ -15,6 +15,7 @@ from torch import Tensor
 from octavo_kernels.kv_form import KvForm, KvKind
 from octavo_runtime.engine.device_runner import DeviceRunner, RunnerLimits
 from octavo_runtime.engine.device_stream import CudaStream
+from octavo_runtime.engine.early_attention import narrowed
 from octavo_runtime.messages import Sampling
 from octavo_runtime.model.attention import (
     AttentionBackend,
@@ -23,9 +24,11 @@ from octavo_runtime.model.attention import (
     Importance,
     ReferenceBackend,
 )
+from octavo_runtime.model.attention_parts import Block, Part, attend_blocks
 from octavo_runtime.model.config import ModelError
 from octavo_runtime.model.decoder import Decoder
 from octavo_runtime.model.kv_pool import KvPool
+from octavo_runtime.model.rotary import Rotary
 from octavo_runtime.model.triton_attention import TritonBackend
 from octavo_runtime.model.triton_compute import TritonCompute
 from octavo_runtime.model.triton_sampler import triton_sample
@@ -158,6 +161,34 @@ def test_pages_get_the_attention_that_the_reference_says() -> None:
             masses.append(importance.mass.cpu())
     for given, expected in zip(masses[2:], masses[:2], strict=True):
         torch.testing.assert_close(given, expected, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("form", "window"),
+    [pytest.param(DENSE, None, id="dense"), pytest.param(KvForm(PAGE, "int8", "int8"), 20, id="8 bits and a window")],
+)
+def test_parts_of_a_context_merged_are_attention_over_all_of_it(form: KvForm, window: int | None) -> None:
+    """The first pages read as the host reads them; decodes, a few tokens, a chunk, and a sequence that has no such pages."""
+    backend = backend_of(random_decoder(ONE_LAYER, DEVICE), form)
+    shape, early = backend.shape, [2, 0, 1, 2]
+    chunks = [Chunk(0, 40, 1), Chunk(1, 3, 1), Chunk(2, 33, 2), Chunk(0, 33, 9)]
+    table = shuffled_pages(3, 48, PAGE)
+    layer = KvPool(1, table.numel(), backend.page_bytes, DEVICE).layers[0]
+    written = on_device(attention_meta([Chunk(row, 0, 48) for row in range(3)], table, PAGE))
+    cos, sin = torch.ones(48, shape.head_dim // 2, device=DEVICE), torch.zeros(48, shape.head_dim // 2, device=DEVICE)
+    qkv = torch.randn(144, shape.heads + 2 * shape.kv_heads, shape.head_dim, generator=torch.Generator().manual_seed(3))
+    q = backend.rotate_and_write(qkv.to(DEVICE), Rotary(cos, sin), None, layer, written)[: 1 + 1 + 2 + 9].contiguous()
+    meta, lower = on_device(attention_meta(chunks, table, PAGE)), layer.cpu()
+    rest = narrowed(meta, torch.tensor(early, device=DEVICE), early, PAGE)
+    late, first = backend.attend_part(q, layer, rest, 0.2, window), []
+    for rows, chunk, pages in zip(torch.split(q.cpu(), list(meta.q_lens)), chunks, early, strict=True):
+        keys, values = backend.read(lower, table[chunk.row, :pages])
+        first.append(
+            attend_blocks(rows, [Block(0, keys, values)] if pages else [], shape.kv_heads, 0.2, window, chunk.start)
+        )
+    whole = Part(*(torch.cat(parts).to(DEVICE) for parts in zip(*first, strict=True)))
+    given = backend.merge(whole, late, torch.float32)
+    torch.testing.assert_close(given, backend.attend(q, layer, meta, 0.2, window, None, None), rtol=1e-4, atol=1e-5)
 
 
 def test_heads_wider_than_the_kernels_are_refused() -> None:
