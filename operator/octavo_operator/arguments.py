@@ -1,4 +1,5 @@
-"""What the runtime would refuse of its command line, as far as flags that sizing knows, and budgets, tell without it. Pure.
+"""What the runtime would refuse of its command line, as far as flags that sizing knows, flags that contradict one another, and
+budgets tell without it. Pure.
 
 The CRD's schema has checked the fields; `spec.runtime.extraArgs` are only text to it.
 """
@@ -6,8 +7,9 @@ The CRD's schema has checked the fields; `spec.runtime.extraArgs` are only text 
 from octavo_operator.desired.flags import serve_args
 from octavo_operator.service import Service
 from octavo_operator.spec.errors import SpecError
+from octavo_sizing.amounts import parse_positive
 from octavo_sizing.errors import SizingError
-from octavo_sizing.flags import parse_positive, with_flags
+from octavo_sizing.flags import with_flags
 from octavo_sizing.setup import Setup
 
 # The runtime's, of which a budget holds at least so many.
@@ -17,11 +19,9 @@ _BUDGET = "--kv-budget-tokens"
 
 def check(service: Service) -> None:
     """Raises SpecError with the field and the remedy."""
-    begin = Setup(device=service.device)
     try:
-        with_flags(begin, service.runtime.extra_args)
+        page_tokens = with_flags(Setup(device=service.device), serve_args(service)).block_size
         budget = _budget(service)
-        page_tokens = with_flags(begin, serve_args(service)).block_size
     except SizingError as error:
         raise _refused(str(error)) from error
     if budget is None:

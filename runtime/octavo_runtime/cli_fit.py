@@ -9,10 +9,10 @@ from dataclasses import Field
 from typing import Any
 
 from octavo_runtime.config import flag_name, flags
-from octavo_sizing.amounts import bytes_text, parse_bytes
+from octavo_sizing.amounts import bytes_text, parse_bytes, parse_positive
 from octavo_sizing.errors import ContextError, DegreeError, HeadWidthError, KvFormError, SizingError
 from octavo_sizing.fit import Fit, degrees, fit
-from octavo_sizing.flags import KNOWN, parse_positive, with_flags
+from octavo_sizing.flags import KNOWN, with_flags
 from octavo_sizing.inspection import Inspection
 from octavo_sizing.report import CPU_FLAGS, FLAGS, Words, fields, verdict
 from octavo_sizing.setup import DEFAULT_MAX_NUM_SEQS, Setup

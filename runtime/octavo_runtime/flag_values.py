@@ -19,9 +19,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_positive(text: str) -> int:
-    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
-        raise ConfigError(f"'{text}' is not a whole number of at least 1")
-    return int(text)
+    try:
+        return amounts.parse_positive(text)
+    except SizingError as error:
+        raise ConfigError(str(error)) from error
 
 
 def parse_count(text: str) -> int:

@@ -38,3 +38,10 @@ def parse_bytes(text: str) -> int:
             f"'{text}' is not an amount of memory: write bytes or a number with k, M, G, T, Ki, Mi, Gi or Ti, such as 2Gi"
         )
     return int(Fraction(match[1]) * _SUFFIXES[match[2] or ""])
+
+
+def parse_positive(text: str) -> int:
+    """Raises SizingError."""
+    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
+        raise SizingError(f"'{text}' is not a whole number of at least 1")
+    return int(text)

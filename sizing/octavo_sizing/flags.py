@@ -2,20 +2,22 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from octavo_sizing.amounts import parse_bytes
+from octavo_sizing.amounts import parse_bytes, parse_positive
+from octavo_sizing.command_line import pairs
+from octavo_sizing.contradictions import contradictions, flags_of
 from octavo_sizing.errors import SizingError
 from octavo_sizing.setup import DTYPES, KV_KINDS, PAGE_TOKENS, Setup
 
 _AUTO = "auto"
 
 
-def with_flags(setup: Setup, arguments: Iterable[str]) -> Setup:
+def with_flags(setup: Setup, arguments: Sequence[str]) -> Setup:
     """`setup` as `arguments` change it, the last of a flag counting. Raises SizingError for what the runtime refuses."""
     changes: dict[str, Any] = {}
-    for flag, value in _pairs(arguments):
+    for flag, value in pairs(arguments):
         if flag in _SWITCHES:
             field, held = _SWITCHES[flag]
             changes[field] = held
@@ -31,35 +33,10 @@ def with_flags(setup: Setup, arguments: Iterable[str]) -> Setup:
         changes["keys"] = changes["values"] = keys
     if values is not None:
         changes["values"] = values
-    ladder = changes.pop("ladder", True)
     found = dataclasses.replace(setup, **{field: value for field, value in changes.items() if value is not None})
-    if (
-        "max_num_seqs" in changes and found.max_num_seqs > found.max_num_batched_tokens
-    ):  # an automatic number is never more
-        raise SizingError(
-            f"--max-num-batched-tokens {found.max_num_batched_tokens} is less than --max-num-seqs {found.max_num_seqs}: every "
-            "running sequence needs a token in a step: raise the first or lower the second"
-        )
-    return found if ladder else dataclasses.replace(found, lossy=False)
-
-
-def _pairs(arguments: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Flags with their values, as `--flag=value` or `--flag value`."""
-    waiting: str | None = None
-    for argument in arguments:
-        if not argument.startswith("--"):
-            if waiting is not None:
-                yield waiting, argument
-            waiting = None
-            continue
-        if waiting is not None:
-            yield waiting, None
-        flag, separator, value = argument.partition("=")
-        if separator:
-            yield flag, value
-        waiting = None if separator else flag
-    if waiting is not None:
-        yield waiting, None
+    for text in contradictions(flags_of(arguments)):
+        raise SizingError(text)
+    return found
 
 
 def _kind(text: str) -> Any:
@@ -87,21 +64,9 @@ def _unknown(text: str, known: Iterable[str]) -> SizingError:
     return SizingError(f"'{text}' is not one of {', '.join(known)}")
 
 
-def parse_positive(text: str) -> int:
-    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
-        raise SizingError(f"'{text}' is not a whole number of at least 1")
-    return int(text)
-
-
 def _percent(text: str) -> int:
     if not re.fullmatch(r"\d+", text.strip()) or not 1 <= int(text) <= 100:
         raise SizingError(f"'{text}' is not a percentage: give a whole number from 1 to 100")
-    return int(text)
-
-
-def _context(text: str) -> int:
-    if parse_positive(text) < 2:
-        raise SizingError(f"'{text}' is too short for a prompt and an answer: give at least 2")
     return int(text)
 
 
@@ -114,7 +79,7 @@ _VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--kv-cache-memory": ("kv_bytes", parse_bytes),
     "--kv-overflow-memory": ("overflow_bytes", parse_bytes),
     "--kv-tier-memory": ("tier_bytes", parse_bytes),
-    "--max-model-len": ("max_model_len", _context),
+    "--max-model-len": ("max_model_len", parse_positive),
     "--max-num-batched-tokens": ("max_num_batched_tokens", parse_positive),
     "--max-num-seqs": ("max_num_seqs", parse_positive),
     "--nodes": ("nodes", parse_positive),
@@ -123,7 +88,6 @@ _VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
 _SWITCHES = {
     "--allow-lossy": ("lossy", True),
     "--no-allow-lossy": ("lossy", False),
-    "--memory-ladder": ("ladder", True),
-    "--no-memory-ladder": ("ladder", False),
 }
-KNOWN = frozenset(_VALUES) | frozenset(_SWITCHES)
+# The ladder only decides whether anything may be lossy, which contradictions tell.
+KNOWN = frozenset(_VALUES) | frozenset(_SWITCHES) | {"--memory-ladder"}

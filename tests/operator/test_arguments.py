@@ -36,6 +36,7 @@ from tests.operator.samples import parsed
             "--kv-cache-dtype-v=int4", {}, "'int4' is not one of auto, bfloat16, int8, fp8", id="unknown type"
         ),
         pytest.param("--kv-overflow-memory=much", {}, "--kv-overflow-memory: ", id="no amount"),
+        pytest.param("--kv-guard-percent=5", {}, "give --allow-lossy or leave it out", id="a guard of nothing"),
     ],
 )
 def test_names_the_field_and_the_flag_that_the_runtime_would_refuse(
@@ -62,7 +63,13 @@ def test_on_gpus_a_budget_has_smaller_pages() -> None:
         pytest.param(["--kv-budget-tokens=128"], id="four pages"),
         pytest.param(["--kv-budget-tokens=3", "--kv-budget-tokens=128"], id="the last counts"),
         pytest.param(["--kv-cache-dtype-v=int8", "--verbose"], id="what sizing knows and what it does not"),
+        pytest.param(["--kv-guard-percent=5", "--allow-lossy"], id="a guard"),
     ],
 )
 def test_leaves_to_the_runtime_what_it_may_take(given: list[str]) -> None:
     arguments.check(parsed(runtime={"image": "r:1", "extraArgs": given}))
+
+
+def test_a_flag_may_need_what_a_field_says() -> None:
+    lossy = {"image": "r:1", "extraArgs": ["--kv-guard-percent=5"], "degradation": {"allowLossy": True}}
+    arguments.check(parsed(runtime=lossy))
