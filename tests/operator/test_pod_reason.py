@@ -3,33 +3,7 @@ from typing import Any
 import pytest
 
 from octavo_operator import pod_reason
-
-
-def pod(container: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
-    if container is not None:
-        status["containerStatuses"] = [{"name": "runtime", "image": "octavo:1", **container}]
-    return {"metadata": {"name": "chat-1"}, "status": status}
-
-
-def terminated(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
-
-
-def limited(live: dict[str, Any], memory: str) -> dict[str, Any]:
-    return {**live, "spec": {"containers": [{"name": "runtime", "resources": {"limits": {"memory": memory}}}]}}
-
-
-def beside(live: dict[str, Any], name: str) -> dict[str, Any]:
-    """The same with another container, which is ready, before the runtime's."""
-    containers = [{"name": name, "ready": True, "state": {"running": {}}}, *live["status"]["containerStatuses"]]
-    return {**live, "status": {**live["status"], "containerStatuses": containers}}
-
-
-def ended_by(reason: str) -> dict[str, Any]:
-    target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
-    metadata = {"name": "chat-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    return {"metadata": metadata, "status": {"conditions": [target]}}
-
+from tests.operator.pod_samples import beside, ended_by, limited, pod, terminated
 
 UNSCHEDULABLE = {
     "type": "PodScheduled",
@@ -213,114 +187,6 @@ PULL = "failed to pull: not found"
 )
 def test_says_what_a_pod_waits_for(live: dict[str, Any], reason: str) -> None:
     assert pod_reason.reason(live) == reason
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        pytest.param({"state": terminated(2, message="no model"), "restartCount": 1}, id="ended again"),
-        pytest.param(
-            {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": terminated(2, message="no model")},
-            id="waits",
-        ),
-        pytest.param(
-            {
-                "state": {"running": {}},
-                "started": False,
-                "lastState": terminated(2, message="no model"),
-                "restartCount": 2,
-            },
-            id="starts",
-        ),
-        pytest.param(
-            {
-                "state": {"running": {}},
-                "started": True,
-                "lastState": terminated(2, message="no model"),
-                "restartCount": 2,
-            },
-            id="loads",
-        ),
-    ],
-)
-def test_says_the_same_all_through_a_loop_of_crashes(container: dict[str, Any]) -> None:
-    assert pod_reason.reason(pod(container)) == "CrashLoopBackOff: exit code 2: no model"
-
-
-@pytest.mark.parametrize(
-    "last",
-    [
-        pytest.param("octavo serve: --nonsense is unknown: `octavo serve --help` lists what there is", id="unknown"),
-        pytest.param("octavo: error: unrecognized arguments: --nonsense", id="unknown to an earlier runtime"),
-        pytest.param("octavo serve: argument --dtype: invalid choice: '3'", id="a value that cannot be"),
-    ],
-)
-def test_a_flag_that_the_runtime_does_not_take_is_told_with_the_field(last: str) -> None:
-    container = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": terminated(2, message=f"{last}\n")}
-    remedy = "correct spec.runtime.extraArgs, or use a spec.runtime.image that takes it"
-    assert pod_reason.reason(pod(container)) == f"CrashLoopBackOff: exit code 2: {last}; {remedy}"
-    others = {"name": "setup", "restartCount": 2, **container}
-    assert "extraArgs" not in pod_reason.reason(pod(initContainerStatuses=[others]))
-
-
-UNMOUNTED = {"type": "PodReadyToStartContainers", "status": "False"}
-API_KEYS = {"name": "api-keys", "secret": {"secretName": "nope", "items": [{"key": "token", "path": "keys"}]}}
-MODEL = {"name": "model", "persistentVolumeClaim": {"claimName": "weights"}}
-PULLED = "ContainerCreating: the image is being pulled or a volume mounted"
-UNASKED = [
-    {"name": "warmup", "configMap": {"name": "shapes", "optional": True}},
-    {"name": "scratch", "emptyDir": {}},
-    {"name": "token", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
-]
-
-
-def creating(volumes: list[dict[str, Any]], *conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
-    container = {"state": {"waiting": {"reason": "ContainerCreating"}}}
-    return {**pod(container, conditions=list(conditions), **status), "spec": {"volumes": volumes}}
-
-
-@pytest.mark.parametrize(
-    ("live", "says"),
-    [
-        pytest.param(
-            creating([API_KEYS, *UNASKED], UNMOUNTED),
-            "ContainerCreating: its volumes are not mounted yet; they need the Secret nope with the key token: is it there?",
-            id="a Secret",
-        ),
-        pytest.param(
-            creating([MODEL, API_KEYS], UNMOUNTED),
-            "ContainerCreating: its volumes are not mounted yet; they need the Secret nope with the key token and "
-            "the claim weights: are all of them there?",
-            id="several",
-        ),
-        pytest.param(
-            creating([{"name": "a", "projected": {"sources": [{"configMap": {"name": "rules"}}]}}], UNMOUNTED),
-            "ContainerCreating: its volumes are not mounted yet; they need the ConfigMap rules: is it there?",
-            id="in a projected volume",
-        ),
-        pytest.param(
-            creating(
-                [API_KEYS],
-                UNMOUNTED,
-                initContainerStatuses=[{"name": "setup", "state": {"waiting": {"reason": "PodInitializing"}}}],
-            ),
-            "ContainerCreating: its volumes are not mounted yet; they need the Secret nope with the key token: is it there?",
-            id="before init containers",
-        ),
-        pytest.param(creating(UNASKED, UNMOUNTED), PULLED, id="nothing is needed"),
-        pytest.param(creating([API_KEYS], {**UNMOUNTED, "status": "True"}), PULLED, id="all is mounted"),
-        pytest.param(creating([API_KEYS]), PULLED, id="the node does not say"),
-    ],
-)
-def test_names_what_the_volumes_of_a_pod_need_while_they_are_not_mounted(live: dict[str, Any], says: str) -> None:
-    assert pod_reason.reason(live) == says
-
-
-def test_a_pod_that_ran_before_does_not_wait_for_its_volumes() -> None:
-    """A node that restarts says that it prepares the pod again."""
-    container = {"state": terminated(1, message="gone"), "restartCount": 0}
-    live = {**pod(container, conditions=[UNMOUNTED]), "spec": {"volumes": [API_KEYS]}}
-    assert pod_reason.reason(live) == "exit code 1: gone"
 
 
 def test_a_ready_pod_waits_for_nothing() -> None:
