@@ -7,6 +7,7 @@ The runner keeps a table of slots (tokens, pages, parameters) that plans change 
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 import numpy.typing as npt
@@ -87,14 +88,13 @@ class ModelRunner:
         assert hidden is not None
         assert plan.step == step
         assert masks is None
-        last = np.cumsum([run.count for run in plan.run]) - 1
         ends = [index for index, run in enumerate(plan.run) if run.start + run.count == self._slots[run.slot].length]
         slots = [plan.run[index].slot for index in ends]
         self._drawn = []
         if not ends:
             return
         with torch.inference_mode():
-            draws = self._draw(hidden[torch.from_numpy(last[ends])], [self._row(slot) for slot in slots])
+            draws = self._draw(_last_rows(hidden, plan.run, ends), [self._row(slot) for slot in slots])
         for slot, draw in zip(slots, draws, strict=True):
             if not self._slots[slot].entry.top:
                 self._tokens[slot, self._slots[slot].length] = draw.tokens[0]
@@ -176,8 +176,8 @@ class ModelRunner:
         slot_map = self._pages[row, slot // row_sizes] * row_sizes + slot % row_sizes
         # Rows that only fill up the batch: they write to the sink, and nobody looks at what they give.
         filling = self._model.padded_rows(len(pos)) - len(pos)
-        row, pos = np.pad(row, (0, filling)), np.pad(pos, (0, filling))
-        slot_map = np.pad(slot_map, (0, filling))
+        if filling:
+            row, pos, slot_map = (np.pad(each, (0, filling)) for each in (row, pos, slot_map))
         weighed = tuple(index for index, run in enumerate(runs) if self._slots[run.slot].entry.weigh)
         meta = AttentionMeta(
             cu_q=torch.from_numpy(cu_q.astype(np.int32)),
@@ -191,3 +191,11 @@ class ModelRunner:
             importance=Importance(weighed, torch.zeros(len(weighed), width)) if weighed else None,
         )
         return torch.from_numpy(self._tokens[row, pos]), meta
+
+
+def _last_rows(hidden: Tensor, runs: list[Run], ends: list[int]) -> Tensor:
+    """The last row of each run in `ends`. Where that is every row there is none to gather, which saves one token a hundredth."""
+    if len(ends) == len(hidden):
+        return hidden
+    last = list(itertools.accumulate(run.count for run in runs))
+    return hidden[torch.tensor([last[index] - 1 for index in ends])]
