@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any
 
-from octavo_runtime import cli_fit
+from octavo_runtime import cli_fit, flag_table
 from octavo_runtime.cli_arguments import DEFAULT_RUN_DIR
 from octavo_runtime.cli_arguments import parser as parser
 from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flags
@@ -105,13 +105,9 @@ def serve_config(parsed: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 def _from_environment(field: "Field[Any]", name: str, text: str) -> object:
     try:
-        value = field.metadata["parse"](text)
+        return flag_table.parsed(field, text)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
-    choices = field.metadata["choices"]
-    if choices and value not in choices:
-        raise ConfigError(f"{name}: '{text}' is none of {', '.join(choices)}")
-    return value
 
 
 def _wrong(error: ConfigError | str, command: str | None = None) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import octavo_runtime
 from octavo_runtime import cli_fit
 from octavo_runtime.config import ConfigError, flag_name, flags
+from octavo_runtime.flag_table import parsed
 from octavo_runtime.flag_values import parse_seconds
 
 DEFAULT_RUN_DIR = "/run/octavo"
@@ -90,14 +91,15 @@ def _add_flag(parser: argparse.ArgumentParser, field: "Field[Any]") -> None:
     default = "" if field.default is None else f" (default: {field.default})"
     parser.add_argument(
         flag_name(field),
-        type=_argument(field.metadata["parse"]),
-        choices=field.metadata["choices"] or None,
-        metavar=None if field.metadata["choices"] else _metavar(field),
+        type=_argument(lambda text: parsed(field, text)),
+        metavar=_metavar(field),
         help=text + default,
     )
 
 
 def _metavar(field: "Field[Any]") -> str:
+    if choices := field.metadata["choices"]:
+        return f"{{{','.join(choices)}}}"
     return {
         "parse_bytes": "BYTES",
         "parse_seconds": "SECONDS",

@@ -5,11 +5,15 @@ Each flag is also an environment variable: `--max-num-seqs` is `OCTAVO_MAX_NUM_S
 """
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from dataclasses import Field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from octavo_runtime.contradictions import contradictions
+from octavo_runtime.flag_table import environment_name as environment_name
+from octavo_runtime.flag_table import flag_fields, option, wrong_values
+from octavo_runtime.flag_table import flag_name as flag_name
 from octavo_runtime.flag_values import ConfigError as ConfigError
 from octavo_runtime.flag_values import (
     parse_bytes,
@@ -25,8 +29,6 @@ from octavo_runtime.flag_values import (
 from octavo_runtime.source.reference import hub_reference, local_path
 from octavo_sizing.setup import DEFAULT_GPU_MEMORY_PERCENT
 
-T = TypeVar("T")
-
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float32")
 DEFAULT_MAX_NUM_SEQS = 64
@@ -35,14 +37,6 @@ LONG_PROMPT_TOKENS = 8192  # while most prompts are longer, the automatic max_nu
 KV_CACHE_DTYPES = ("auto", "bfloat16", "int8", "fp8")
 NO_CACHE = "none"  # of --weights-cache
 BLOCK_SIZES = ("auto", "16", "32", "64", "128")
-
-
-def option(
-    default: T, text: str, parse: Callable[[str], Any] = str, choices: tuple[str, ...] = ()
-) -> T:  # a dataclass field typed as its value
-    """A field of `ServeConfig` that is also a flag."""
-    field: T = dataclasses.field(default=default, metadata={"help": text, "parse": parse, "choices": choices})
-    return field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +220,7 @@ class ServeConfig:
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        for text in contradictions(self):
+        for text in itertools.chain(wrong_values(self), contradictions(self)):
             raise ConfigError(text)
 
     @property
@@ -251,14 +245,6 @@ class ServeConfig:
         return self.served_model_name or named or self.model
 
 
-def flags() -> list[dataclasses.Field[Any]]:
+def flags() -> list["Field[Any]"]:
     """The fields that are flags, in the order of the table (`model` is the argument; what was fetched is none)."""
-    return [field for field in dataclasses.fields(ServeConfig) if "help" in field.metadata]
-
-
-def flag_name(field: dataclasses.Field[Any]) -> str:
-    return "--" + field.name.replace("_", "-")
-
-
-def environment_name(field: dataclasses.Field[Any]) -> str:
-    return "OCTAVO_" + field.name.upper()
+    return flag_fields(ServeConfig)

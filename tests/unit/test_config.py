@@ -1,9 +1,12 @@
 """The values that flags take and the configuration they make; `runtime/server/test_cli.py` tests how flags are read."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from octavo_runtime import cli
 from octavo_runtime.config import ConfigError, ServeConfig, environment_name, flag_name, flags
 from octavo_runtime.flag_values import parse_bytes, parse_milliseconds, parse_port, parse_positive, parse_seconds
 
@@ -71,6 +74,30 @@ def test_a_delay_that_no_client_would_wait_for_is_refused() -> None:
     assert parse_milliseconds("60000") == 60_000
     with pytest.raises(ConfigError, match="'60001' is not a number of milliseconds of at least 0 and at most 60000"):
         parse_milliseconds("60001")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        pytest.param({"block_size": "17"}, "--block-size: '17' is none of auto, 16, 32, 64, 128", id="choice"),
+        pytest.param({"max_num_seqs": 0}, "--max-num-seqs: '0' is not a whole number of at least 1", id="number"),
+        pytest.param({"kv_cache_memory": -1}, "--kv-cache-memory: '-1' is not an amount of memory", id="bytes"),
+        pytest.param(
+            {"drain_timeout": float("nan")}, "--drain-timeout: 'nan' is not a number of seconds", id="seconds"
+        ),
+        pytest.param({"warmup_sequences": 4}, "--warmup-sequences: '4' is not a number of sequences", id="sequences"),
+    ],
+)
+def test_python_may_give_what_the_command_line_may_and_is_told_in_the_same_words(
+    values: dict[str, Any], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        ServeConfig("m", **values)
+    [(name, value)] = values.items()
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "m", f"{flag}={value}"])
+    assert f"argument {text}" in capsys.readouterr().err
 
 
 def test_two_servers_on_one_port_are_refused_by_both_flags() -> None:

@@ -1,12 +1,13 @@
 """Whether a request may enter: what could never be served is refused at once, with the arithmetic."""
 
 import dataclasses
+import math
 
 import msgspec
 
 from octavo_runtime.engine.request import NARROW_FACTOR, beam_offers, width
 from octavo_runtime.engine.selective import LEAST_PAGES, KvBudget, least_tokens
-from octavo_runtime.messages import MOST_LENGTH_PENALTY, AddRequest, ErrorInfo
+from octavo_runtime.messages import MOST_LENGTH_PENALTY, AddRequest, ErrorInfo, Sampling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,7 @@ def refusal(request: AddRequest, limits: Limits, queued: Queued) -> ErrorInfo | 
     return (
         _unsupported(request)
         or _invalid(request, limits)
+        or _invalid_sampling(request.sampling)
         or _invalid_budget(request, limits)
         or _too_wide(request, limits)
         or _never_fits(request, limits)
@@ -102,6 +104,20 @@ def _invalid(request: AddRequest, limits: Limits) -> ErrorInfo | None:
         if outside is not None:
             text = f"token id {outside} in '{field}' is outside the vocabulary of {limits.vocab_size} (0 … {limits.vocab_size - 1})"
             return ErrorInfo("unsupported", text, field)
+    return None
+
+
+def _invalid_sampling(sampling: Sampling) -> ErrorInfo | None:
+    """The server's schema refuses these of a request before; a caller in this process may give anything."""
+    wrong = {
+        "temperature": (not 0 <= sampling.temperature < math.inf, "0 or more"),
+        "top_p": (not 0 < sampling.top_p <= 1, "more than 0, at most 1"),
+        "top_k": (sampling.top_k < 0, "0 or more"),
+        "min_p": (not 0 <= sampling.min_p <= 1, "0 to 1"),
+    }
+    for field, (is_wrong, remedy) in wrong.items():
+        if is_wrong:
+            return ErrorInfo("unsupported", f"'{field}' is {getattr(sampling, field)}: give {remedy}", field)
     return None
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import msgspec
 import pytest
 
 from octavo_runtime.engine.admission import Limits, Queued, refusal
@@ -10,6 +11,7 @@ from octavo_runtime.messages import AddRequest, BeamSearch, ErrorInfo, Sampling
 
 LIMITS = Limits(max_model_len=100, pool_pages=4, page_size=16, vocab_size=50, max_num_seqs=8, max_queued=2)
 GREEDY = Sampling(temperature=0.0)
+NAN = float("nan")
 NOBODY = Queued(sequences=0, prompt_tokens=0, retry_after_s=7)
 
 
@@ -38,6 +40,22 @@ def refused(wanted: AddRequest, limits: Limits = LIMITS, queued: Queued = NOBODY
 )
 def test_admits_what_fits(wanted: AddRequest) -> None:
     assert refusal(wanted, LIMITS, NOBODY) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("temperature", value) for value in (-0.1, NAN, float("inf"))),
+        *(("top_p", value) for value in (0.0, 1.1, NAN)),
+        ("top_k", -1),
+        *(("min_p", value) for value in (-0.1, 1.1, NAN)),
+    ],
+)
+def test_refuses_sampling_that_means_nothing(field: str, value: float) -> None:
+    sampling = msgspec.structs.replace(Sampling(), **{field: value})
+    error = refused(msgspec.structs.replace(request(1), sampling=sampling))
+    assert (error.kind, error.param) == ("unsupported", field)
+    assert error.message.startswith(f"'{field}' is {value}: give ")
 
 
 @pytest.mark.parametrize(
