@@ -18,6 +18,7 @@ class Words:
     memory: str
     context: str
     kv_memory: str
+    process: str  # what has the memory on CPUs
 
 
 FIELDS = Words(
@@ -25,9 +26,16 @@ FIELDS = Words(
     memory="spec.gpu.memory",
     context="spec.runtime.maxModelLen",
     kv_memory="spec.runtime.kvCache.memory",
+    process="the pod",
 )
 CPU_FIELDS = dataclasses.replace(FIELDS, memory="spec.resources.memory")
-FLAGS = Words(tensor="--tensor", memory="--gpu-memory", context="--max-model-len", kv_memory="--kv-cache-memory")
+FLAGS = Words(
+    tensor="--tensor",
+    memory="--gpu-memory",
+    context="--max-model-len",
+    kv_memory="--kv-cache-memory",
+    process="the process",
+)
 CPU_FLAGS = dataclasses.replace(FLAGS, memory="--memory")
 
 
@@ -52,7 +60,7 @@ def verdict(fit: Fit, words: Words) -> str:
         return f"whether it fits is not known: {words.memory} is not set; at least {bytes_text(fit.needed_bytes)} are needed"
     own = fit.setup.max_model_len is None
     if not fit.fits:
-        return f"does not fit: {_need(fit)}; {'; or '.join(_remedies(fit, words))}"
+        return f"does not fit: {_need(fit, words)}; {'; or '.join(_remedies(fit, words))}"
     assert fit.largest_context_tokens is not None
     if own and fit.largest_context_tokens < fit.context_tokens:
         more = _exceeds_pool(fit, fit.kv_context_bytes)
@@ -79,12 +87,12 @@ def fields(fit: Fit) -> dict[str, int | str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _need(fit: Fit) -> str:
+def _need(fit: Fit, words: Words) -> str:
     if _short_of_kv_memory_alone(fit):
         asked = fit.setup.max_model_len
         what = "the least of KV pages takes" if asked is None else f"a context of {tokens_text(asked)} takes"
         return f"{what} {at_least_text(fit.kv_needed_bytes)} of memory for KV, and {_kv_most_text(fit)}"
-    whose = "each GPU" if fit.setup.device == "gpu" else "the pod"
+    whose = "each GPU" if fit.setup.device == "gpu" else words.process
     asked_text = "" if fit.setup.max_model_len is None else f" for a context of {tokens_text(fit.context_tokens)}"
     has = "" if fit.setup.memory_bytes is None else f", and there are {bytes_text(fit.setup.memory_bytes)}"
     return f"at tensor degree {fit.setup.tensor} {whose} needs {bytes_text(fit.needed_bytes)}{asked_text}{has}"

@@ -11,7 +11,7 @@ from octavo_sizing.budget import host_bytes
 from octavo_sizing.fit import Fit, fit
 from octavo_sizing.kv_cache import block_bytes, token_bytes
 from octavo_sizing.model import Model
-from octavo_sizing.report import CPU_FIELDS, FIELDS, FLAGS, arithmetic, verdict
+from octavo_sizing.report import CPU_FIELDS, CPU_FLAGS, FIELDS, FLAGS, arithmetic, verdict
 from octavo_sizing.setup import Setup
 from octavo_sizing.sharding import possible_degrees
 from tests.sizing.models import LLAMA_8B, LLAMA_70B, SMOLLM2_135M
@@ -216,6 +216,7 @@ def test_a_pod_without_room_says_how_much_it_needs() -> None:
     assert not found.fits
     text = verdict(found, CPU_FIELDS)
     assert re.search(r"the pod needs [\d.]+ MiB .*; set spec.resources.memory to at least [\d.]+ MiB$", text)
+    assert "the process needs" in verdict(found, CPU_FLAGS)
     assert fitted(SMOLLM2_135M, dataclasses.replace(asked, memory_bytes=found.needed_bytes + 64)).fits
 
 
