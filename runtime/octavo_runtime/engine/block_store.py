@@ -46,8 +46,8 @@ class BlockStore(Protocol):
     """Called by the engine's loop only; no call waits for a transfer. Keys are 32 bytes."""
 
     @property
-    def lasting(self) -> bool:
-        """Whether what is put is still there after a restart."""
+    def lasting_blocks(self) -> int:
+        """How many blocks may still be there after a restart."""
         ...
 
     @property
@@ -57,6 +57,10 @@ class BlockStore(Protocol):
 
     def has(self, key: bytes) -> bool:
         """Whether to put this block would do nothing."""
+        ...
+
+    def lasts(self, key: bytes) -> bool:
+        """Whether this block would still be there after a restart; it counts as used."""
         ...
 
     def lookup(self, keys: Sequence[bytes]) -> Found:

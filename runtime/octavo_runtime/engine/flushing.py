@@ -13,12 +13,14 @@ _LOOK_EVERY_S = 0.001
 def flush(
     pool: BlockPool, store: BlockStore, within_s: float, clock_s: Callable[[], float] = time.monotonic
 ) -> tuple[int, int]:
-    """What was used last first, for beginnings of prompts are released after what follows them; → blocks written, and left out."""
-    if not store.lasting:
+    """What was used last first, for beginnings of prompts are released after what follows them, and no more than there may be;
+    → blocks written, and left out."""
+    if not store.lasting_blocks:
         return 0, 0
     until_s = clock_s() + within_s
-    left = [(page, key) for page, key in reversed(pool.coldest(pool.cached)) if not store.has(key)]
-    lacking = len(left)
+    cached = pool.coldest(pool.cached)
+    lacking = [(page, key) for page, key in list(reversed(cached))[: store.lasting_blocks] if not store.lasts(key)]
+    left = lacking
     while (left or store.on_their_way) and clock_s() < until_s:
         store.poll()
         if left and store.on_their_way <= AT_ONCE_BLOCKS:
@@ -26,4 +28,5 @@ def flush(
             store.put([key for _, key in now], [page for page, _ in now])
         else:
             time.sleep(_LOOK_EVERY_S)
-    return lacking - len(left) - store.on_their_way, len(left) + store.on_their_way
+    written = sum(store.lasts(key) for _, key in lacking)
+    return written, len(lacking) - written

@@ -181,7 +181,7 @@ class Tiering:
 
     def rest(self) -> None:
         """There is nothing to compute: write what would be lost with this process, the coldest first."""
-        if self._store is not None and self._store.lasting:
+        if self._store is not None and self._store.lasting_blocks:
             self._write(self._pool.coldest(self._pool.cached), RESTING_BLOCKS)
 
     def _size(self, sequence: Sequence) -> int:

@@ -34,7 +34,7 @@ class PaperStore:
     """`polls`: that a transfer takes. `seconds`: that it is said to take. `most`: blocks, the first put is the first to go."""
 
     def __init__(self, polls: int = 0, seconds: float | None = None, most: int = 1000) -> None:
-        self.lasting = False
+        self.lasting_blocks = 0
         self.on_their_way = 0
         self.polls = polls
         self.seconds = seconds
@@ -46,6 +46,9 @@ class PaperStore:
 
     def has(self, key: bytes) -> bool:
         return key in self.contents
+
+    def lasts(self, key: bytes) -> bool:
+        return self.lasting_blocks > 0 and self.has(key)
 
     def lookup(self, keys: Sequence[bytes]) -> Found:
         found = next((place for place, key in enumerate(keys) if key not in self.contents), len(keys))

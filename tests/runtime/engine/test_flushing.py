@@ -15,10 +15,11 @@ PAGES = 50
 
 
 class SlowStore:
-    """Writes one block with each `poll`."""
+    """Writes one block with each `poll`; no more than `room`."""
 
-    def __init__(self, lasting: bool = True) -> None:
-        self.lasting = lasting
+    def __init__(self, lasting_blocks: int = 1000, room: int = 1000) -> None:
+        self.lasting_blocks = lasting_blocks
+        self.room = room
         self.waiting: list[bytes] = []
         self.written: list[bytes] = []
         self.most_waiting = 0
@@ -30,6 +31,9 @@ class SlowStore:
     def has(self, key: bytes) -> bool:
         return key in self.written or key in self.waiting
 
+    def lasts(self, key: bytes) -> bool:
+        return key in self.written
+
     def put(self, keys: Sequence[bytes], pages: Sequence[int]) -> int:
         self.waiting += keys
         self.most_waiting = max(self.most_waiting, len(self.waiting))
@@ -37,7 +41,9 @@ class SlowStore:
 
     def poll(self) -> None:
         if self.waiting:
-            self.written.append(self.waiting.pop(0))
+            key = self.waiting.pop(0)
+            if len(self.written) < self.room:
+                self.written.append(key)
 
     def lookup(self, keys: Sequence[bytes]) -> Found:
         return Found(0, None)
@@ -93,11 +99,24 @@ def test_what_there_is_no_time_for_is_left_out_and_counted() -> None:
     assert 0 < written < 12
 
 
+def test_no_more_is_written_than_the_tier_may_have_for_that_would_take_the_place_of_what_was_used_later() -> None:
+    pool, pages = pool_with_cached_pages()
+    store = SlowStore(lasting_blocks=5)
+    store.written = [key(pages[-2])]
+    assert flush(pool, store, 1000, Clock()) == (4, 0)
+    assert sorted(store.written) == sorted(key(page) for page in pages[-5:])
+
+
+def test_what_a_full_disk_did_not_take_is_left_out_and_counted() -> None:
+    pool, _ = pool_with_cached_pages()
+    assert flush(pool, SlowStore(room=7), 1000, Clock()) == (7, PAGES - 7)
+
+
 @pytest.mark.parametrize(
     "cached", [pytest.param(True, id="a tier that goes, too"), pytest.param(False, id="an empty cache")]
 )
 def test_nothing_is_written_where_nothing_would_be_found(cached: bool) -> None:
     pool = pool_with_cached_pages()[0] if cached else BlockPool(total=PAGES, page_size=2)
-    store = SlowStore(lasting=not cached)
+    store = SlowStore(lasting_blocks=0 if cached else 1000)
     assert flush(pool, store, 1000, Clock()) == (0, 0)
     assert store.written == []

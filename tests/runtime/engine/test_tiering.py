@@ -253,7 +253,7 @@ def test_cold_pages_are_written_before_they_are_reused() -> None:
 
 def test_what_a_lasting_store_lacks_is_written_while_there_is_nothing_to_do() -> None:
     store = PaperStore()
-    store.lasting = True
+    store.lasting_blocks = 1000
     paper = Paper(pages=20, budget=64, store=store)
     paper.add("a", 17, 1)
     paper.run()

@@ -34,8 +34,8 @@ class TierChain:
             self._disk.store.close()
 
     @property
-    def lasting(self) -> bool:
-        return self._disk is not None
+    def lasting_blocks(self) -> int:
+        return 0 if self._disk is None else self._disk.store.most_blocks
 
     @property
     def on_their_way(self) -> int:
@@ -43,6 +43,9 @@ class TierChain:
 
     def has(self, key: bytes) -> bool:
         return key in self._memory.store or (self._disk is not None and key in self._disk.store)
+
+    def lasts(self, key: bytes) -> bool:
+        return self._disk is not None and self._disk.store.find(key) is not None
 
     def lookup(self, keys: Sequence[bytes]) -> Found:
         in_memory = on_disk = 0

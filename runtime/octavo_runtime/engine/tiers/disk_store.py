@@ -31,16 +31,33 @@ class DiskStore:
             self._own.mkdir(mode=0o700, parents=True, exist_ok=True)  # what was said is nobody else's
             self._lock = _locked(folder / "lock")
             self._files = _scan(folder, self._own)
+            self.bytes = sum(self._files.values())
+            self.blocks = sum(path.parent == self._own for path in self._files)
+            deleted = self._cut()
         except OSError as error:
             raise ConfigError(
                 f"--kv-tier-disk {folder}: {error.strerror}: give a folder that can be written to"
             ) from None
         self._reserved_bytes = 0
-        self.bytes = sum(self._files.values())
-        self.blocks = sum(path.parent == self._own for path in self._files)
+        if self._files or deleted:
+            log.info("the disk tier begins with %d blocks in %s, %d deleted", self.blocks, self._own, deleted)
+
+    @property
+    def most_blocks(self) -> int:
+        return self._limit_bytes // self._kind.file_bytes
 
     def __contains__(self, key: bytes) -> bool:
         return self.path(key) in self._files
+
+    def _cut(self) -> int:
+        """Delete what an earlier engine left beyond the bound; how many files."""
+        deleted = 0
+        while self.bytes > self._limit_bytes:
+            path = next(iter(self._files))
+            path.unlink(missing_ok=True)
+            self.drop(path)
+            deleted += 1
+        return deleted
 
     def close(self) -> None:
         """Let another engine have the folder."""
@@ -112,6 +129,4 @@ def _scan(folder: Path, own: Path) -> collections.OrderedDict[Path, int]:
             elif _BLOCK_NAME.fullmatch(path.name):
                 status = path.stat()
                 found.append((kind == own, status.st_mtime, path, status.st_size))
-    if found:
-        log.info("the disk tier begins with %d blocks in %s", sum(one[0] for one in found), own)
     return collections.OrderedDict((path, size_bytes) for _, _, path, size_bytes in sorted(found))

@@ -15,7 +15,7 @@ log = logging.getLogger("octavo.engine")
 
 
 class MemoryTier:
-    """`sealed` is told of each new block when its content and checksum are there; it unpins the block when it is done with it."""
+    """`sealed` is told of each block that is put when its content and checksum are there; it unpins the block when done with it."""
 
     def __init__(self, mover: PageMover, kind: BlockKind, rows: int, sealed: Callable[[MemoryBlock], None]) -> None:
         self._mover = mover
@@ -32,8 +32,9 @@ class MemoryTier:
         kept = 0
         fresh: list[tuple[MemoryBlock, int]] = []
         for key, page in zip(keys, pages, strict=True):
-            if self.store.find(key) is not None:
+            if (old := self.store.find(key)) is not None:
                 kept += 1
+                self._tell_again(old)
             elif (block := self.store.claim(key)) is not None:
                 fresh.append((block, page))
             else:
@@ -75,6 +76,12 @@ class MemoryTier:
                 self.sealing += 1
                 self.worker.give(functools.partial(self._seal, block))
         return 0 if arrive is None else len(blocks)
+
+    def _tell_again(self, block: MemoryBlock) -> None:
+        """The tier below may have had no room for it before."""
+        if block.checksum is not None and not block.pins:
+            block.pins += 1
+            self._told(block)
 
     # In the worker's thread:
 

@@ -190,6 +190,19 @@ def test_a_full_disk_loses_blocks_and_nothing_else(
     assert "No space left on device" in caplog.text
 
 
+def test_what_a_full_disk_did_not_take_is_offered_again_when_it_is_put_again(
+    open_tiers: Callable[..., Tiers], tmp_path: Path
+) -> None:
+    tiers = open_tiers()
+    unfinished = tmp_path / "tier" / KIND.folder / f"{key(1).hex()}.tmp"
+    unfinished.symlink_to("/dev/full")
+    tiers.put(1)
+    assert (tiers.chain.has(key(1)), tiers.chain.lasts(key(1))) == (True, False)
+    tiers.chain._disk._paused_until_s = 0.0  # type: ignore[union-attr]  # the pause is over
+    tiers.put(1)
+    assert tiers.chain.lasts(key(1))
+
+
 def held(folder: Path) -> tuple[int, int]:
     sizes = [path.stat().st_size for path in files(folder)]
     return len(sizes), sum(sizes)

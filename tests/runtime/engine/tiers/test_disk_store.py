@@ -1,5 +1,6 @@
 """The folder of the disk tier: whose it is, and what is refused."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,4 +50,22 @@ def test_room_is_made_by_the_longest_unused_and_reserved_until_the_block_is_ther
     assert store.make_room() is None  # all that the bound allows is being written
     store.failed()
     assert store.bytes == KIND.file_bytes
+    store.close()
+
+
+def test_what_was_left_beyond_the_bound_is_deleted_at_the_start_the_longest_unused_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = tmp_path / KIND.folder
+    own.mkdir()
+    for number in (1, 2, 3):
+        path = own / f"{key(number).hex()}.kv"
+        path.write_bytes(bytes(KIND.file_bytes))
+        os.utime(path, (10 - number, 10 - number))
+    with caplog.at_level("INFO", "octavo.engine"):
+        store = DiskStore(tmp_path, 2 * KIND.file_bytes, KIND)
+    assert (store.blocks, store.bytes) == (2, 2 * KIND.file_bytes)
+    assert sorted(path.name for path in own.iterdir()) == [f"{key(number).hex()}.kv" for number in (1, 2)]
+    assert "begins with 2 blocks" in caplog.text
+    assert "1 deleted" in caplog.text
     store.close()
