@@ -51,6 +51,11 @@ class BlockPool:
         return len(self._blank) + len(self._cached)
 
     @property
+    def free_below(self) -> int:
+        """Pages of the overflow that can be taken."""
+        return len(self._overflow)
+
+    @property
     def cached(self) -> int:
         return len(self._cached)
 

@@ -103,16 +103,23 @@ class Ladder:
         )
 
     def _seen(self, now_s: float) -> Signs:
-        pool = self._life.pool
+        pool, below = self._life.pool, self._pages_below()
         return Signs(
-            usable=self._usable,
+            usable=self._usable + below,
             referenced=pool.used,
             peak=self._entrance.peak.running_peak(self._life.batch, now_s),
             waiting=self._awaited_pages(),
-            free=pool.free,
+            free=pool.free + below,
             soon=self._needed_soon(),
             next=self.yielding.needed if pool.free < len(self._life.batch) else 0,  # nobody takes more than one
         )
+
+    def _pages_below(self) -> int:
+        """Free pages of the overflow, where one sequence has all of them and the pool to itself: that it is longer is no shortage.
+        Whoever waits has no use of them.
+        """
+        alone = len(self._life.batch) == 1 and not self._life.waiting
+        return self._life.pool.free_below if alone else 0
 
     def _awaited_pages(self) -> int:
         """What those who wait will need, once somebody was kept out for want of pages: who waits for a slot, or for a page that is

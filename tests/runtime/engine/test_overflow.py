@@ -45,6 +45,15 @@ def test_short_ones_beside_it_answer_too(engine: Engine, alone: Alone) -> None:
     assert_idle(engine)
 
 
+def test_alone_it_is_no_pressure_on_memory_until_others_wait(new_engine: MakeEngine) -> None:
+    engine = new_engine(pages=PAGES, kv_overflow_memory=BELOW * PAGE_BYTES)
+    long = ask("long", prompt("long", 300), max_tokens=20)
+    shorts = [ask(f"short {index}", prompt(f"short {index}", 60), max_tokens=60) for index in range(3)]
+    assert {step.pressure_level for step in finish(engine, [long]).steps} == {0}
+    assert max(step.pressure_level for step in finish(engine, [long, *shorts]).steps) > 0
+    engine.close()
+
+
 def test_an_aborted_one_gives_back_all_its_pages(engine: Engine) -> None:
     engine.add(ask("long", prompt("gone", 300), max_tokens=100))
     for _ in range(3):
