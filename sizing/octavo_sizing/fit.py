@@ -62,9 +62,9 @@ class Fit:
 
 
 def degrees(model: Model, setup: Setup) -> list[int]:
-    """The tensor degrees that the model can be shared by, with as many nodes and beside the overflow that are asked for."""
+    """The tensor degrees that the model can be shared by, with as many nodes and beside what goes with one rank only."""
     possible = [degree for degree in possible_degrees(model) if degree % setup.nodes == 0]
-    return [degree for degree in possible if degree == 1] if setup.overflow_bytes else possible
+    return [degree for degree in possible if degree == 1] if setup.one_rank_only else possible
 
 
 def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fit:
@@ -77,9 +77,10 @@ def fit(model: Model, setup: Setup, tensor_field: str, context_field: str) -> Fi
             f"{tensor_field} {setup.tensor} is not shared evenly by {setup.nodes} nodes: give a multiple of {setup.nodes}",
             degrees(model, setup),
         )
-    if setup.overflow_bytes and setup.tensor > 1:
+    if (flags := setup.one_rank_only) is not None and setup.tensor > 1:
+        where = "" if setup.overflow_bytes else " but on CPUs of one node"
         raise DegreeError(
-            f"--kv-overflow-memory goes with one rank only, not with {tensor_field} {setup.tensor}: leave it out, or set "
+            f"{flags} goes with one rank only{where}, not with {tensor_field} {setup.tensor}: leave it out, or set "
             f"{tensor_field} to 1",
             degrees(model, setup),
         )

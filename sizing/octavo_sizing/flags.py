@@ -33,8 +33,10 @@ def with_flags(setup: Setup, arguments: Sequence[str]) -> Setup:
         changes["keys"] = changes["values"] = keys
     if values is not None:
         changes["values"] = values
+    given = flags_of(arguments)
+    changes["tiers"] = given.kv_tier_memory is not None or given.kv_tier_disk is not None
     found = dataclasses.replace(setup, **{field: value for field, value in changes.items() if value is not None})
-    for text in contradictions(flags_of(arguments)):
+    for text in contradictions(given):
         raise SizingError(text)
     return found
 

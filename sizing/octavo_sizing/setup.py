@@ -27,7 +27,8 @@ class Setup:
     `tensor` ranks on `nodes` nodes. `keys` and `values`: what they are kept as. `page_tokens` None is the automatic page size,
     `max_model_len` None the model's own context. `kv_bytes`: what is asked for, of each GPU or of all CPU ranks of a node.
     `tier_bytes`: of a node's memory, for pages that the pool reuses; `overflow_bytes`: for early pages of a sequence that is longer
-    than the pool. `lossy`: a CPU's memory ladder may keep new requests in 8 bits, in pages of twice as many tokens.
+    than the pool. `tiers`: whether there are any, in memory or on disk. `lossy`: a CPU's memory ladder may keep new requests in 8
+    bits, in pages of twice as many tokens.
     """
 
     device: Device = "gpu"
@@ -45,6 +46,7 @@ class Setup:
     kv_bytes: int | None = None
     tier_bytes: int = 0
     overflow_bytes: int = 0
+    tiers: bool = False
     lossy: bool = False
 
     @property
@@ -54,6 +56,14 @@ class Setup:
             return self.page_tokens
         dense = GPU_PAGE_TOKENS if self.device == "gpu" else CPU_PAGE_TOKENS
         return dense if "dense" in (self.keys, self.values) else 2 * dense
+
+    @property
+    def one_rank_only(self) -> str | None:
+        """The flags that the runtime takes with one rank only, if any of them is given."""
+        if self.overflow_bytes:
+            return "--kv-overflow-memory"
+        together = self.device == "cpu" and self.nodes == 1  # ranks that move their pages together
+        return "--kv-tier-memory or --kv-tier-disk" if self.tiers and not together else None
 
     @property
     def sharing(self) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from octavo_sizing.errors import ContextError, DegreeError, HeadWidthError, KvFormError
 from octavo_sizing.fit import Fit, fit
+from octavo_sizing.flags import with_flags
 from octavo_sizing.model import Model
 from octavo_sizing.report import FIELDS
 from octavo_sizing.setup import KvKind, Setup
@@ -55,6 +56,28 @@ def test_a_gpu_keeps_keys_and_values_alike(keys: KvKind, values: KvKind, says: s
     with pytest.raises(KvFormError, match=says):
         fitted(SMOLLM2_135M, dataclasses.replace(H100, keys=keys, values=values))
     assert fitted(SMOLLM2_135M, Setup(device="cpu", keys=keys, values=values)).fits
+
+
+@pytest.mark.parametrize(
+    ("setup", "refused"),
+    [
+        pytest.param(dataclasses.replace(H100, tensor=4), True, id="GPUs"),
+        pytest.param(dataclasses.replace(H100, tensor=1), False, id="one GPU"),
+        pytest.param(Setup(device="cpu", tensor=4, nodes=2), True, id="CPUs of two nodes"),
+        pytest.param(Setup(device="cpu", tensor=4), False, id="CPUs of one node"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["--kv-tier-memory=1Gi", "--kv-tier-disk=/cache"])
+def test_ranks_apart_have_no_tiers(setup: Setup, refused: bool, flag: str) -> None:
+    """As the runtime has it (`engine/ranks/leader.py`)."""
+    asked = with_flags(setup, [flag])
+    if not refused:
+        assert fitted(LLAMA_8B, asked).fits is not False
+        return
+    says = rf"{flag.partition('=')[0]}.* goes with one rank only but on CPUs of one node, not with spec\.parallelism\.tensor 4"
+    with pytest.raises(DegreeError, match=says) as caught:
+        fitted(LLAMA_8B, asked)
+    assert caught.value.possible == ((1,) if setup.nodes == 1 else ())
 
 
 def test_a_gpu_takes_heads_of_at_most_256_elements() -> None:
