@@ -233,6 +233,11 @@ class ServeConfig:
         return Path(self.fetched) if self.fetched is not None else local_path(self.model)
 
     @property
+    def wanted_num_seqs(self) -> int:
+        """`max_num_seqs`, or what stands in for it; no more run than there are blocks."""
+        return self.max_num_seqs or min(DEFAULT_MAX_NUM_SEQS, self.max_num_batched_tokens)
+
+    @property
     def weights_folder(self) -> Path | None:
         """Where packed weights are kept; None: nowhere."""
         return None if self.weights_cache is None or self.weights_cache == NO_CACHE else Path(self.weights_cache)

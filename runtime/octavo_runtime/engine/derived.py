@@ -1,6 +1,6 @@
 """What follows from configuration and loaded model: limits of requests, policy, the cache's identity, what the engine tells."""
 
-from octavo_runtime.config import DEFAULT_MAX_NUM_SEQS, ConfigError, ServeConfig
+from octavo_runtime.config import ConfigError, ServeConfig
 from octavo_runtime.engine.admission import Limits
 from octavo_runtime.engine.kv_forms import kv_dtype_name
 from octavo_runtime.engine.loading import LoadedModel
@@ -14,13 +14,12 @@ from octavo_runtime.messages import EngineInfo
 def limits(config: ServeConfig, loaded: LoadedModel, overflow_pages: int) -> Limits:
     """Raises ConfigError for what the model cannot do."""
     _check_whole_prompts_fit(config, loaded.max_model_len)
-    automatic = min(DEFAULT_MAX_NUM_SEQS, config.max_num_batched_tokens)
     found = Limits(
         max_model_len=loaded.max_model_len,
         pool_pages=loaded.pool.pages,
         page_size=loaded.block_size,
         vocab_size=loaded.decoder.config.vocab_size,
-        max_num_seqs=min(config.max_num_seqs or automatic, loaded.pool.pages),
+        max_num_seqs=min(config.wanted_num_seqs, loaded.pool.pages),
         max_queued=config.max_num_queued_reqs,
         max_queued_tokens=config.max_num_queued_tokens,
         kv_budget_tokens=config.kv_budget_tokens,

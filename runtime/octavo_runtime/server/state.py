@@ -83,15 +83,23 @@ def effective_config(config: ServeConfig, info: EngineInfo | None, stats: Stats 
     """The flags, with what the engine settled for `auto` once it is up and what it lowered since, with the reason. Pure."""
     settled = msgspec.to_builtins(info) if info is not None else {}
     names = {"model": config.model, "served_model_name": config.model_name}
-    return dataclasses.asdict(config) | settled | _sequences_now(info, stats) | _tokens_now(info, stats) | names
+    now = _sequences_now(config, info, stats) | _tokens_now(info, stats)
+    return dataclasses.asdict(config) | settled | _values_dtype(info) | now | names
 
 
-def _sequences_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
+def _sequences_now(config: ServeConfig, info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:
     if info is None or stats is None:
         return {"max_num_seqs_reason": ""}
-    halved = stats.max_num_seqs < info.max_num_seqs
-    reason = f"halved: most prompts are longer than {LONG_PROMPT_TOKENS} tokens" if halved else ""
-    return {"max_num_seqs": stats.max_num_seqs, "max_num_seqs_reason": reason}
+    reasons = []
+    if info.max_num_seqs < config.wanted_num_seqs:
+        reasons.append(f"there are {info.num_blocks} blocks, and each sequence needs one")
+    if stats.max_num_seqs < info.max_num_seqs:
+        reasons.append(f"halved: most prompts are longer than {LONG_PROMPT_TOKENS} tokens")
+    return {"max_num_seqs": stats.max_num_seqs, "max_num_seqs_reason": "; ".join(reasons)}
+
+
+def _values_dtype(info: EngineInfo | None) -> dict[str, Any]:
+    return {} if info is None else {"kv_cache_dtype_v": info.kv_cache_dtype.rpartition("/")[2]}
 
 
 def _tokens_now(info: EngineInfo | None, stats: Stats | None) -> dict[str, Any]:

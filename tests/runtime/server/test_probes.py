@@ -79,19 +79,24 @@ def test_other_methods_are_refused_in_plain_text(url: str, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "reason"),
+    ("blocks", "settled", "now", "reason"),
     [
-        pytest.param(64, "", id="as settled"),
-        pytest.param(32, "halved: most prompts are longer than 8192 tokens", id="halved"),
+        pytest.param(100, 64, 64, "", id="as settled"),
+        pytest.param(100, 64, 32, "halved: most prompts are longer than 8192 tokens", id="halved"),
+        pytest.param(44, 44, 44, "there are 44 blocks, and each sequence needs one", id="few blocks"),
     ],
 )
-def test_the_effective_configuration_says_how_many_run_at_once_and_why(now: int, reason: str) -> None:
-    info = EngineInfo("m", "float32", "cpu", 512, 16, 100, 64, 512, 1 << 20, "reference", 256, False, True, True, 2.5)
+def test_the_effective_configuration_says_how_many_run_at_once_and_why(
+    blocks: int, settled: int, now: int, reason: str
+) -> None:
+    info = EngineInfo(
+        "m", "float32", "cpu", 512, 16, blocks, settled, 512, 1 << 20, "reference", 256, False, True, True, 2.5
+    )
     stats = Stats(0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, max_num_seqs=now)
     config = effective_config(ServeConfig(model="/models/m.gguf"), info, stats)
     assert (config["max_num_seqs"], config["max_num_seqs_reason"]) == (now, reason)
     assert (config["prefix_caching"], config["chunked_prefill"], config["batch_invariant"]) == (False, True, True)
-    assert (config["scheduler_delay_ms"], config["num_blocks"], config["block_size"]) == (2.5, 100, 16)
+    assert (config["scheduler_delay_ms"], config["num_blocks"], config["block_size"]) == (2.5, blocks, 16)
     assert (config["model"], config["served_model_name"], config["max_num_queued_reqs"]) == (
         "/models/m.gguf",
         "m",
@@ -149,6 +154,17 @@ def test_before_there_is_a_server_the_probes_tell_of_the_download(tmp_path: Path
     assert 'phase="loading"} 1.0' in ask("/metrics")[1]
     assert probes.answer("/v1/models") is None
     heartbeat.close()
+
+
+@pytest.mark.parametrize(
+    ("kept", "values"), [pytest.param("int8", "int8", id="alike"), pytest.param("bfloat16/int8", "int8", id="apart")]
+)
+def test_the_effective_configuration_says_what_values_are_kept_as(kept: str, values: str) -> None:
+    info = EngineInfo(
+        "m", "float32", "cpu", 512, 16, 9, 9, 512, 1, "reference", 256, True, True, True, 0, kv_cache_dtype=kept
+    )
+    config = effective_config(ServeConfig(model="m"), info, None)
+    assert (config["kv_cache_dtype"], config["kv_cache_dtype_v"]) == (kept, values)
 
 
 def test_what_the_engine_has_not_settled_yet_is_as_configured() -> None:
