@@ -12,9 +12,8 @@ def export(run_dir: str) -> int:
     try:
         print(path.read_text())
     except OSError as error:
-        print(
-            f"octavo manifest: {path}: {error.strerror}; a server writes it there within a minute of its traffic",
-            file=sys.stderr,
-        )
+        there = path.parent.is_dir()
+        remedy = "a server writes it there within a minute of its traffic" if there else "give the server's --run-dir"
+        print(f"octavo manifest: {path}: {error.strerror}; {remedy}", file=sys.stderr)
         return 1
     return 0

@@ -163,6 +163,8 @@ def test_so_many_sequences_hold_pages_as_were_asked_for(new_engine: MakeEngine, 
 def test_the_manifest_of_a_run_directory_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["manifest", "export", "--run-dir", str(tmp_path)]) == 1
     assert "a server writes it there within a minute" in capsys.readouterr().err
+    assert main(["manifest", "export", "--run-dir", str(tmp_path / "no")]) == 1
+    assert "give the server's --run-dir" in capsys.readouterr().err
     traffic = Traffic([tmp_path / MANIFEST], {})
     traffic.met(plan(1, 1))
     traffic.write()
