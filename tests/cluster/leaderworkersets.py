@@ -37,11 +37,12 @@ def controller(kubectl: Kubectl, folder: Path) -> Iterator[None]:
         f"--config={configuration}",
         f"--kubeconfig={kubectl.access.kubeconfig}",
     ]
-    kubectl.run("apply", "--server-side", f"--filename={source / 'config' / 'crd' / 'bases'}")
+    # Before anybody can make one: pods of a LeaderWorkerSet that its webhooks did not see have no number, and never get one.
+    kubectl.apply(*hooks, server_side=True)
     try:
+        kubectl.run("apply", "--server-side", f"--filename={source / 'config' / 'crd' / 'bases'}")
         wait_until_served(kubectl, CRD)
         with hosted.running(program, folder / "log", f"http://127.0.0.1:{HEALTH_PORT}/readyz"):
-            kubectl.apply(*hooks, server_side=True)
             yield
     finally:
         for hook in hooks:
