@@ -92,9 +92,8 @@ class DeviceRunner:
             decodes = all(run.count == 1 for run in plan.run)
             size = self._graphs.size_for(len(plan.run)) if decodes else len(plan.run)
             batch = self._slots.batch(plan.run, size)
-            inputs = Inputs.put(
-                batch, self._staging
-            )  # first, so that the inputs of decodes lie where their graph reads them
+            # First, so that the inputs of decodes lie where their graph reads them.
+            inputs = Inputs.put(batch, self._staging)
             changes = put_changes(self._staging, pages, plan.copies)
             reading = self._reading(plan, batch)
             self._staging.send()
